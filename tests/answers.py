@@ -17,54 +17,22 @@ from overhead import VOCABULARY, Quantity
 from overhead.quantity import Array
 from sweeps.job import Job, prepare
 from sweeps.spec.axis import Axis
+from tests.tables import examples, keyed
 
 Given = dict[str, Any]
 # Models, with whether they have experts.
-MODELS = {
-    "llama3-8b": False,
-    "gpt3-175b": False,
-    "mixtral-8x7b": True,
-    "qwen3-30b-a3b": True,
-    "deepseek-v3": True,
-    "qwen3-next-80b-a3b": True,
-    "nemotron-3-nano-30b-a3b": True,
-    "gpt-oss-20b": True,
-}
+MODELS = keyed(
+    "llama3-8b=False gpt3-175b=False mixtral-8x7b=True qwen3-30b-a3b=True deepseek-v3=True "
+    "qwen3-next-80b-a3b=True nemotron-3-nano-30b-a3b=True gpt-oss-20b=True"
+)
 MACHINES = ("dgx-h100", "dgx-a100", "gb200-nvl72", "mi300x", "tpu-v5p", "hgx-h800")
 # Schedules by the virtual stages that they need.
-SCHEDULES = {
-    "one_f_one_b": 1,
-    "interleaved": 2,
-    "gpipe": 1,
-    "zero_bubble_h1": 1,
-    "zero_bubble_h2": 1,
-    "dual_pipe": 1,
-    "v_half": 2,
-    "dual_pipe_v": 2,
-}
-LABELS = {
-    "recompute": ("none", "selective", "full", "block"),
-    "context_parallel": ("all_to_all", "ring", "all_gather"),
-    "attention_kernel": ("flash_2", "flash_3", "unfused"),
-    "tp_mechanism": ("efficiency", "userbuffers", "decomposed"),
-    "cp_mechanism": ("efficiency", "ring_exchange"),
-    "ep_mechanism": ("efficiency", "chunked"),
-    "dp_mechanism": ("efficiency", "megatron_buckets", "fsdp_prefetch"),
-    "dispatcher": ("all_to_all", "deduplicated"),
-    "mask": ("causal", "full"),
-    "topology": ("hierarchical", "switch", "torus"),
-    "software": ("none",),
-    "framework": ("megatron-lm", "torchtitan"),
-}
-FEATURES: tuple[Given, ...] = (
-    {"lora_rank": 16},
-    {"offloaded_layers": 1},
-    {"optimizer_offload": 0.5},
-    {"power_limit": 350.0},
-    {"staging_bandwidth": 20e9},
-    {"mtp_layers": 1},
-    {"vocabulary_size": 32000},
+SCHEDULES = keyed(
+    "one_f_one_b=1 interleaved=2 gpipe=1 zero_bubble_h1=1 zero_bubble_h2=1 dual_pipe=1 v_half=2 "
+    "dual_pipe_v=2"
 )
+LABELS = examples(__file__, "labels")
+FEATURES: tuple[Given, ...] = examples(__file__, "features")
 # What is never a reason here that a plan isn't computed.
 ROOM = {"memory_capacity": 1e15, "host_memory_capacity": 1e16}
 # A change that is smaller is none.

@@ -20,6 +20,7 @@ from sweeps.display import MEAN_OF_KINDS, OWN_KINDS
 from sweeps.spec.catalog import load_framework
 from tests.analysis_cases import LLAMA, SIZES, job_of, record
 from tests.cli_runner import Done, Runner
+from tests.tables import keyed
 
 # DGX H100 by its data sheet: bandwidths, and latencies of a step.
 INSIDE, BETWEEN = 450e9, 50e9
@@ -339,16 +340,10 @@ def test_a_price(cli: Runner) -> None:
 
 @pytest.mark.thorough
 def test_a_model_of_hugging_face(cli: Runner, tmp_path: Path) -> None:
-    shapes = {
-        "model_type": "llama",
-        "num_hidden_layers": 32,
-        "hidden_size": 4096,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "intermediate_size": 14336,
-        "vocab_size": 128256,
-        "tie_word_embeddings": False,
-    }
+    shapes = keyed(
+        "model_type=llama num_hidden_layers=32 hidden_size=4096 num_attention_heads=32 "
+        "num_key_value_heads=8 intermediate_size=14336 vocab_size=128256 tie_word_embeddings=False"
+    )
     (tmp_path / "config.json").write_text(json.dumps(shapes), encoding="utf-8")
     base = "--num-gpus 64 --tp 8 --global-batch 64 --seq-length 8192"
     own = record(cli, f"--model ./config.json {base}")
@@ -563,8 +558,10 @@ def test_both_directions_of_dual_pipe_hide_experts_communication(cli: Runner) ->
     paired, alone = (
         cli(f"{line} {name} --show overlap").out for name in ("dual_pipe", "zero_bubble_h1")
     )
-    rows = [next(row.split() for row in out.splitlines() if row.startswith("  ep  "))
-            for out in (paired, alone)]  # fmt: skip
+    rows = [
+        next(row.split() for row in out.splitlines() if row.startswith("  ep  "))
+        for out in (paired, alone)
+    ]
     assert rows[0][1:3] == rows[1][1:3]
     assert rows[1][3] == "0"
     assert 0.4 < float(rows[0][3]) / float(rows[0][1]) < 0.96

@@ -102,16 +102,10 @@ def test_a_table_is_tidy_and_has_words_for_codes() -> None:
         software="none",
     )
     table = sweeps.to_dataframe(found)
-    assert list(table) == [
-        "message_bytes",
-        "algorithm",
-        "hardware",
-        "software",
-        "topology",
-        "ranks",
-        "latency_s",
-        "status",
-    ]
+    assert (
+        list(table)
+        == "message_bytes algorithm hardware software topology ranks latency_s status".split()
+    )
     assert len(table) == found["time"].size
     own = table[(table.topology == "switch") & (table.ranks == 8)].iloc[0]
     alone = found["time"].sel(topology="switch", ranks=8).item()
@@ -146,11 +140,7 @@ def test_the_usual_quantities_come_by_themselves() -> None:
     assert set(found.data_vars) == {*DEFAULT_QUANTITIES, *result}
     assert set(
         sweeps.sweep("time, steps", topology="ring", ranks=8, message_bytes=1).data_vars
-    ) == {
-        "time",
-        "steps",
-        "status",
-    }
+    ) == {"time", "steps", "status"}
 
 
 @pytest.mark.parametrize(

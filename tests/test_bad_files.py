@@ -12,6 +12,7 @@ import sweeps
 from sweeps.cli import run
 from sweeps.errors import InputError
 from tests.refusals import BASE, Refused, one
+from tests.tables import examples
 
 
 @pytest.fixture
@@ -107,60 +108,13 @@ def test_a_spec_that_is_no_toml(
         assert part in line
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "parts"),
-    [
-        ('"1 MB"', "1000000", ("message_bytes = 1000000", "has no unit", "'64 MiB'")),
-        ('"1 MB"', "true", ("message_bytes = True", "is not a number")),
-        ('"1 MB"', "2020-01-01", ("message_bytes = ", "2020", "64 MiB")),
-        ("[8, 16]", "[]", ("ranks = []", "holds no value", "one value")),
-        ("[8, 16]", '"4:4:lin5"', ("ranks = '4:4:lin5'", "has one end twice", "the value alone")),
-        ("[8, 16]", "[[8, 16]]", ("ranks = [8, 16]", "is not a number")),
-        ("[8, 16]", "{ }", ("axes.ranks = '{..}'", "a table needs a name of its own", "'case'")),
-        ('["ring", "torus"]', "[]", ("topology = '[]'", "empty", "one value")),
-        (
-            '["ring", "torus"]',
-            '["ring", "ring"]',
-            ("topology = 'ring'", "is given twice", "once"),
-        ),
-        ('["time"]', "[]", ("quantities = ''", "ask for nothing", "computed")),
-        ('["time"]', '["ranks"]', ("quantities = 'ranks'", "are given", "computed")),
-        (
-            '["time"]',
-            '["pod_serialization_tiem"]',
-            ("quantities = 'pod_serialization_tiem'", "no such quantity", "pod_serialization_time"),
-        ),
-        ("ranks =", "ranks = 8\nhops =", ("ranks",)),
-        (
-            "message_bytes =",
-            "ranks = 8\nmessage_bytes =",
-            ("ranks = '..'", "given twice", "one axis or one"),
-        ),
-        ("[axes]", "axes = 3\n[constant]", ("axes = 3", "not a table", "[axes]")),
-        (
-            "[axes]",
-            "[axes]\nstatus = { hops = [1] }",
-            ("axes = 'status'", "can't be a dimension's name"),
-        ),
-        (
-            "[axes]",
-            '[axes]\n"a b" = { hops = [1] }',
-            ("axes = 'a b'", "can't be a dimension's name", "letters"),
-        ),
-        ("[axes]", "[axes]\ncase = { }", ("axes.case = '{}'", "no columns", "one or more")),
-        (
-            "[axes]",
-            "[axes]\ncase = { hopps = [1] }",
-            ("hopps = '[1]'", "no such quantity", "'hops'"),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "parts"), examples(__file__, "faults_of_a_spec"))
 def test_faults_of_a_spec(
     refused: Refused, tmp_path: Path, old: str, new: str, parts: tuple[str, ...]
 ) -> None:
     assert old in GOOD
     written(tmp_path, GOOD.replace(old, new, 1))
-    if parts == ("ranks",):
+    if parts == ["ranks"]:
         # Fine: another axis.
         assert sweeps.run(tmp_path / "mine.toml").sizes["hops"] == 2
         return
@@ -169,33 +123,7 @@ def test_faults_of_a_spec(
     assert all(line.startswith("mine.toml: ") for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("row", "parts"),
-    [
-        ('quantity = "time"', ("reductions.over = '[]'", "empty", "ranks, topology")),
-        ('quantity = "time"\nover = ["hop"]', ("reductions.over = 'hop'", "not an axis", "ranks")),
-        (
-            'quantity = "ranks"\nover = ["ranks"]',
-            ("reductions.quantity = 'ranks'", "is given, not computed"),
-        ),
-        (
-            'over = ["ranks"]\ncount = "three"',
-            ("reductions.count = 'three'", "a whole number, 1 or more"),
-        ),
-        ('over = ["ranks"]\ncount = 0', ("reductions.count = 0", "a whole number, 1 or more")),
-        ('over = ["ranks"]\nquantiles = [2]', ("reductions.quantiles = [2]", "from 0 to 1")),
-        ('over = ["ranks"]\nquantiles = "x"', ("reductions.quantiles = 'x'", "from 0 to 1")),
-        ('over = ["ranks"]\nname = "a/b"', ("reductions.name = 'a/b'", "letters, digits and _")),
-        (
-            'over = ["ranks"]\nnmae = "x"',
-            ("reductions.nmae = '..'", "no such key", "did you mean 'name'"),
-        ),
-        (
-            'over = ["ranks"]\n[[reductions]]\nover = ["topology"]',
-            ("reductions.name = 'time_min'", "is given twice"),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("row", "parts"), examples(__file__, "faults_of_reductions"))
 def test_faults_of_reductions(
     refused: Refused, tmp_path: Path, row: str, parts: tuple[str, ...]
 ) -> None:

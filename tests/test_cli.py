@@ -17,6 +17,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.graph import ANYWHERE, Builder, key_of
 from overhead.labels import COLLECTIVES
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 
 @pytest.fixture
@@ -144,18 +145,7 @@ def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
 
 @pytest.mark.parametrize(
     ("more", "statement"),
-    [
-        (
-            "--topology ring --N 9 --reduction-cost 1e-12",
-            "time = latency_time + bandwidth_time + reduction_time",
-        ),
-        (
-            "--op all_to_all --topology torus --N 64 --latency-per message --software none",
-            "time = latency_time + bandwidth_time",
-        ),
-        ("--topology torus --N 16", "time = message_bytes*simple_slope + sqrt(message_bytes*"),
-        ("--topology torus --N 16 --phase-chunks 4", "time = "),
-    ],
+    examples(__file__, "verbose_says_how_the_time_differs_from_the_statement"),
 )
 def test_verbose_says_how_the_time_differs_from_the_statement(
     cli: Runner, more: str, statement: str
@@ -314,18 +304,7 @@ def test_records_of_what_is_infinite_are_json(cli: Runner) -> None:
     assert eight["lower_bound_ratio"] is None
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("8,16,32", [8, 16, 32]),
-        ("32,8, 16", [8, 16, 32]),
-        ("2:16:x2", [2, 4, 8, 16]),
-        ("2:8:+2", [2, 4, 6, 8]),
-        ("1:5:lin3", [1, 3, 5]),
-        ("1:100:log3", [1, 10, 100]),
-        ("2,4:8:+4,1e2", [2, 4, 8, 100]),
-    ],
-)
+@pytest.mark.parametrize(("text", "values"), examples(__file__, "ranges_of_ranks"))
 def test_ranges_of_ranks(cli: Runner, text: str, values: list[float]) -> None:
     rows = cli(f"collective --topology ring --M 1e6 --csv --N '{text}'").rows
     assert [float(row["ranks"]) for row in rows] == values

@@ -181,11 +181,7 @@ def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) 
     )
     assert {
         path.name for path in (tmp_path / "outputs").iterdir() if not path.name.startswith(".")
-    } == {
-        "mine.nc",
-        "mine-latency.png",
-        "mine-latency.svg",
-    }
+    } == {"mine.nc", "mine-latency.png", "mine-latency.svg"}
     (tmp_path / "outputs/mine-latency.png").unlink()
     again = cli("run mine.toml")
     assert "outputs/mine.nc is complete already" in again.out
@@ -417,18 +413,7 @@ def test_all_predefined_combinations(cli: Runner) -> None:
 @pytest.mark.thorough
 def test_a_pipe_that_closes_early_is_no_error(tmp_path: Path) -> None:
     for args in (
-        (
-            "collective",
-            "--op",
-            "all",
-            "--topology",
-            "all",
-            "--N",
-            "2:512:x2",
-            "--M",
-            "1KiB:1GiB:log40",
-            "--csv",
-        ),
+        tuple("collective --op all --topology all --N 2:512:x2 --M 1KiB:1GiB:log40 --csv".split()),
         ("list",),
     ):
         process = started(*args, cwd=tmp_path)

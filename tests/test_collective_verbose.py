@@ -15,18 +15,10 @@ from overhead.special import popcount_sum
 from sweeps.cli.collective_command import screen
 from sweeps.job import Job, prepare
 from sweeps.plots.style import parse
+from tests.tables import examples
 
 # What may be asked beside a network and an operation: each goes another way to the time.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "links": {"software": "none"},
-    "in_network": {"software": "none", "intra_inc": 1, "inter_inc": 1},
-    "library": {"software": "nccl"},
-    "waits": {"software": "nccl", "hardware": "aws-p5", "environment": "pytorch"},
-    "rccl": {"software": "rccl", "hardware": "mi300x"},
-    "chunks": {"software": "none", "phase_chunks": 4},
-    "reduction": {"software": "none", "reduction_cost": 1e-11, "latency_per": "message"},
-    "pods": {"nodes_per_pod": 2, "nodes_per_leaf": 2, "oversubscription": 2, "software": "nccl"},
-}
+VARIANTS: dict[str, dict[str, Any]] = examples(__file__, "variants")
 PLAIN = {"topology", "collective", "algorithm", "message_bytes", *VARIANTS["in_network"]}
 SIZES = {"small": 4096.0, "large": 1e9}
 FUNCTIONS: dict[str, Any] = {

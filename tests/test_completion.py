@@ -20,18 +20,12 @@ from sweeps.spec.framework import TEXTBOOK
 from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep
 from sweeps.validate.predict import CHOOSING, Constants, MeasuredRow
+from tests.tables import keyed
 
-DENSE = {
-    "sequence_length": 4096,
-    "hidden_size": 4096,
-    "layers": 32,
-    "heads": 32,
-    "kv_heads": 8,
-    "gated_mlp": 1,
-    "ffn_size": 14336,
-    "vocabulary_size": 128256,
-    "tied_embeddings": 0,
-}
+DENSE = keyed(
+    "sequence_length=4096 hidden_size=4096 layers=32 heads=32 kv_heads=8 gated_mlp=1 "
+    "ffn_size=14336 vocabulary_size=128256 tied_embeddings=0"
+)
 ROUTED = {**DENSE, "experts": 8, "experts_per_token": 2, "expert_ffn_size": 14336}
 SOFTWARE = {
     "hardware": LABELS["hardware"].default,
@@ -74,14 +68,7 @@ WORDS = st.fixed_dictionaries(
     {},
     optional={
         name: st.sampled_from(LABELS[name].values)
-        for name in (
-            "recompute",
-            "attention_kernel",
-            "loss",
-            "schedule",
-            "context_parallel",
-            "mask",
-        )
+        for name in tuple("recompute attention_kernel loss schedule context_parallel mask".split())
     },
 )
 
@@ -132,23 +119,12 @@ def test_a_configuration_is_completed_alike(
         np.testing.assert_array_equal(measured[name], spec[name], err_msg=name)
 
 
-PLAN = {
-    "tp": 2,
-    "cp": 1,
-    "pp": 2,
-    "micro_batch_size": 1,
-    "virtual_pipeline_size": 1,
-    "zero_stage": 1,
-    "sequence_parallel": 1,
-}
+PLAN = keyed(
+    "tp=2 cp=1 pp=2 micro_batch_size=1 virtual_pipeline_size=1 zero_stage=1 sequence_parallel=1"
+)
 # Of a search the threshold is a share of memory that plans may take.
-BATCH = (
-    "ep",
-    "hsdp_shard_size",
-    "world_size",
-    "global_batch_size",
-    "tokens_per_step",
-    "target_memory_fraction",
+BATCH = tuple(
+    "ep hsdp_shard_size world_size global_batch_size tokens_per_step target_memory_fraction".split()
 )
 OF_A_SEARCH = {"unknown_settings", "target_memory_fraction", "dp", "etp", "ep"}
 

@@ -14,6 +14,7 @@ from sweeps.result import SCHEMA_VERSION
 from sweeps.spec.contract import read_contract
 from tests.calibrate.simulated import timed, write_logs
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 SPECS = Path(__file__).parents[1] / "specs"
 LINE = "collective --N 8,16 --M 1GiB"
@@ -205,19 +206,7 @@ def test_a_schema_refuses_what_readers_refuse(cli: Runner, what: str, wrong: Any
 
 @pytest.mark.thorough_cases("normal mfu", "validate")
 @pytest.mark.parametrize(
-    "line",
-    [
-        LINE,
-        PLAN,
-        "plan --params 70",
-        "hops",
-        "normal mfu",
-        "analysis --model llama3-8b --gpus 16 --tp 8 --seq-len 4096 --global-batch 64",
-        "overlap --compute 50ms --comm 10ms --efficiency 0.8",
-        "validate running",
-        "plan --params 70 --script",
-        "calibrate all_reduce-8x1.log",
-    ],
+    "line", examples(__file__, "records_fit_their_schema", LINE=LINE, PLAN=PLAN)
 )
 def test_records_fit_their_schema(cli: Runner, line: str, tmp_path: Path) -> None:
     groups = [("all_reduce", 8, 1)]

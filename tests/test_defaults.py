@@ -18,6 +18,7 @@ from sweeps.errors import InputError
 from sweeps.search.request import DEGREES, SEARCHED, read_request
 from sweeps.search.space import space_of
 from tests.plans.cases import BASE
+from tests.tables import examples
 
 DEFAULT = re.compile(r"\[default: (?P<text>.+)\]")
 # Words of what formulas say, in place of a value.
@@ -67,15 +68,7 @@ def test_most_options_state_a_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "words"),
-    [
-        ("collective", "topology", "hierarchical over several"),
-        ("collective", "algorithm", "nccl"),
-        ("analysis", "sequence_parallel", "the framework's (megatron-lm: on)"),
-        ("analysis", "attention_kernel", "cudnn"),
-        ("buy", "pp", "searched"),
-        ("plan", "tp_overlap", "the framework's"),
-    ],
+    ("command", "name", "words"), examples(__file__, "help_says_what_a_default_depends_on")
 )
 def test_help_says_what_a_default_depends_on(command: str, name: str, words: str) -> None:
     assert words in flags.words_of(name, command)

@@ -22,21 +22,14 @@ from sweeps.errors import InputError, RunError
 from sweeps.mathml import equation, symbol
 from sweeps.plots.schema import KINDS
 from sweeps.site.cells import run_cells
-from sweeps.site.jobs import (
-    Job,
-    guide,
-    notebook,
-    read_jobs,
-    read_tours,
-    run_job,
-    section,
-)
+from sweeps.site.jobs import Job, guide, notebook, read_jobs, read_tours, run_job, section
 from sweeps.site.reference import Site
 from sweeps.site.write import write_notebooks, write_site
 from sweeps.spec.catalog import load_hardware, spec_names
 from sweeps.spec.framework import ENTRIES
 from sweeps.spec.machine import TABLES
 from sweeps.spec.sweep import SETTINGS_KEYS
+from tests.tables import examples
 
 DOCUMENT = Path(__file__).parents[1] / "outputs" / "gallery" / "jobs.md"
 NOTEBOOKS = DOCUMENT.parents[1] / "notebooks"
@@ -165,19 +158,7 @@ def test_site_is_the_same_again(files: Mapping[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("expression", "shown"),
-    [
-        ("(ranks - 1)*latency", "(N−1)\N{INVISIBLE TIMES}α"),
-        ("ranks - (hops - latency)", "N−(h−α)"),
-        ("(ranks < hops)*latency", "(N<h)\N{INVISIBLE TIMES}α"),
-        ("ceil(ranks/hops) + minimum(ranks, 2)", "⌈Nh⌉+min(N,2)"),
-        ("ranks*ranks - 1", "N2−1"),
-        ("hops*ranks*ranks", "h\N{INVISIBLE TIMES}N2"),
-        ("power_sum(hops, ranks, 4)", "((h)4+(N)4)14"),
-        ("never_drawn(hops, ranks, 3)", "(h−N3)(h3)"),
-        ("square_divisor(ranks)", "max{k|N,k≤N}"),
-        ("expm1(ranks)", "(eN−1)"),
-        ("where(ranks > 1, latency, 0)", "{αif\N{NO-BREAK SPACE}N>10else\N{NO-BREAK SPACE}"),
-    ],
+    examples(__file__, "statements_as_equation"),
 )  # fmt: skip
 def test_statements_as_equation(expression: str, shown: str) -> None:
     tree = ElementTree.fromstring(equation("time", expression))

@@ -91,9 +91,7 @@ def test_links_lead_to_what_is_there() -> None:
         assert (TOP / name).exists(), name
 
 
-def test_readme_s_answers_are_what_its_commands_print(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_readme_s_answers_are_what_its_commands_print(capsys: pytest.CaptureFixture[str]) -> None:
     told = [block.splitlines() for block in blocks("", README) if block.startswith("$ ")]
     answered = [
         (line, answer) for line, *rest in told for answer in rest[:1] if not answer.startswith("$ ")

@@ -14,6 +14,7 @@ from sweeps.errors import InputError
 from sweeps.former import FORMER
 from sweeps.spec.names import OTHER_NAMES
 from tests.cli_runner import Runner
+from tests.tables import examples, keyed
 
 
 @pytest.fixture
@@ -29,17 +30,7 @@ def test_names_of_elsewhere_are_none_of_ours_and_mean_one_of_ours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "ours"),
-    [
-        ("B", 50e9, "bandwidth"),
-        ("B1", 450e9, "intra_bandwidth"),
-        ("alpha", 1e-6, "latency"),
-        ("alpha2", 1e-6, "inter_latency"),
-        ("num_attention_heads", 32, "heads"),
-        ("dp_degree", 8, "dp"),
-        ("d_model", 4096, "hidden_size"),
-        ("tensor_model_parallel_size", 8, "tp"),
-    ],
+    ("name", "value", "ours"), examples(__file__, "unknown_keywords_name_ours")
 )
 def test_unknown_keywords_name_ours(name: str, value: float, ours: str) -> None:
     with pytest.raises(InputError, match=f"^{name} = .*: no such quantity; here it is .*'{ours}'$"):
@@ -59,10 +50,7 @@ def test_unknown_keywords_name_ours(name: str, value: float, ours: str) -> None:
 def test_unknown_options_name_ours(cli: Runner, line: str, ours: str) -> None:
     done = cli(line, fine=False)
     typed = line.split()[1]
-    assert (done.code, done.err) == (
-        2,
-        f"sweeps: {typed}: no such option; did you mean {ours}?\n",
-    )
+    assert (done.code, done.err) == (2, f"sweeps: {typed}: no such option; did you mean {ours}?\n")
 
 
 def test_a_hint_is_only_what_can_be_given_there() -> None:
@@ -94,12 +82,7 @@ def test_symbols_and_a_call_of_another_calculator() -> None:
     # 14 steps of an eighth of the message.
     assert found.latency_s == pytest.approx(14 * (1e-6 + 1e9 / 8 / 1e9))
     two = {"B1": 1e9, "alpha1": 1e-6, "B2": 1e8, "alpha2": 1e-5}
-    named = {
-        "intra_bandwidth": 1e9,
-        "intra_latency": 1e-6,
-        "inter_bandwidth": 1e8,
-        "inter_latency": 1e-5,
-    }
+    named = keyed("intra_bandwidth=1e9 intra_latency=1e-6 inter_bandwidth=1e8 inter_latency=1e-5")
     first, second = (
         overhead.build_topology("hierarchical", 8, gpus_per_node=4, **levels)
         for levels in (two, named)

@@ -16,22 +16,10 @@ from sweeps.spec.sweep import load_sweep
 from sweeps.store.netcdf import open_dataset
 from sweeps.validate.run_table import read_runs
 from tests.cli_runner import Runner
+from tests.tables import examples, keyed
 
 # Parts of names that read as something else, and what stands in their place.
-BANNED = {
-    r"(?:^|_)(?:narrow|wide)(?:_|$)": "low_precision, full_precision",
-    r"(?:^|_)again(?:_|$)": "recompute",
-    r"(?:^|_)(?:cut|paired|parted|tiled)_time$": "chunked, two_chunk, split, standalone",
-    r"^busiest_": "max_stage, max_rank",
-    r"(?:^|_)(?:product|products|piece|pieces)(?:_|$)": "matmul, chunk",
-    r"(?:^|_)cards?(?:_|$)": "nic",
-    r"(?:^|_)(?:returning|returns|repeated|redone|saving|waiting|restarting)(?:_|$)": "recomputed",
-    r"_share$": "fraction, efficiency, ratio, balance",
-    r"(?:^|_)(?:whole|lacking|later|heat|even)(?:_|$)": "full, deficit, imbalance, balanced",
-    r"(?:^|_)ends(?:_|$)": "end_stages, non_layer",
-    r"(?:^|_)wire(?:_|$)": "transfer, serialization",
-    r"(?:^|_)servers?(?:_|$)": "nodes",
-}
+BANNED = examples(__file__, "banned")
 # Those of the groups of a kind, which is called ends: a pipeline's first and last ranks.
 KEPT = {"ends_groups", "ends_ranks"}
 
@@ -108,14 +96,9 @@ def test_prose_and_unknown_keys_stay_as_they_are() -> None:
 
 
 def test_python_may_ask_by_a_former_name() -> None:
-    asked = {
-        "ranks": 8,
-        "message_bytes": 1e6,
-        "bandwidth": 5e10,
-        "latency": 2e-6,
-        "topology": "ring",
-        "algorithm": "ring",
-    }
+    asked = keyed(
+        "ranks=8 message_bytes=1e6 bandwidth=5e10 latency=2e-6 topology=ring algorithm=ring"
+    )
     now = sweeps.sweep(["serialization_time", "time"], **asked)
     with pytest.warns(FutureWarning, match="wire_time is serialization_time"):
         then = sweeps.sweep(["wire_time", "time"], **asked)

@@ -16,6 +16,7 @@ from sweeps.cli import COMMANDS
 from sweeps.errors import InputError
 from sweeps.site.jobs import read_jobs
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 OF_COMMANDS = ("collective", "plan", "buy", "analysis", "hops", "overlap", "tune", "calibrate",
                "normal", "trace", "page", "catalog")  # fmt: skip
@@ -109,20 +110,7 @@ def test_what_to_buy_and_how_to_tune(cli: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options", "line"),
-    [
-        ("collective", {"gpus": 8}, "collective --gpus 8"),
-        ("collective", {"gpus": 8, "message_size": -1}, "collective --gpus 8 --message-size=-1"),
-        ("collective", {"M": 1, "N": 8, "hardwar": "x"}, "collective --M 1 --N 8 --hardwar x"),
-        ("collective", {"M": 1, "N": 8, "op": "sum"}, "collective --M 1 --N 8 --op sum"),
-        ("buy", {"model": "llama3-8b"}, "buy --model llama3-8b"),
-        ("analysis", {"model": "nonsense"}, "analysis --model nonsense"),
-        ("plan", {"model": "llama3-8b", "gpus": 7, "tp": 3},
-         "plan --model llama3-8b --gpus 7 --tp 3"),
-        ("plan", {"from_": "nowhere.sh"}, "plan --from nowhere.sh"),
-        ("overlap", {"compute": 1}, "overlap --compute 1"),
-        ("page", {}, "page"),
-        ("catalog", {"seq_length": "many"}, "catalog llama3-8b --seq-length many"),
-    ],
+    examples(__file__, "a_refusal_is_the_command_line_s"),
 )  # fmt: skip
 def test_a_refusal_is_the_command_line_s(
     cli: Runner, name: str, options: Mapping[str, Any], line: str

@@ -27,6 +27,7 @@ from sweeps.site.jobs import first_screen, printed_by, terminal
 from sweeps.site.markdown import Block, anchor, blocks, inline, to_html
 from sweeps.spec.names import OTHER_NAMES
 from tests.benchmarks.conftest import SEEN, limit_of
+from tests.tables import examples
 from tests.test_words import BANNED
 
 TOP = Path(__file__).parents[1]
@@ -75,24 +76,7 @@ def test_pages_are_of_the_subset(page: Page) -> None:
         assert re.match(r"This page (?:answers|is for users of)", first.lines[0])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "# T\n\n> quoted",
-        "# T\n\n* item",
-        "# T\n\n    code",
-        "# T\n\n<b>x</b>",
-        "# T\n\n```\nopen",
-        "# T\n\nan _emphasis_",
-        "# T\n\n#### deep",
-        "# T\n\n| a | b |\n| --- | --- |\n| 1 |",
-        "# T\n\n---",
-        "# T\n\n![x](y.png)",
-        "# T\n\n&nbsp;",
-        "# T\n\n- a\n\n    - b",
-        "# T\n\na `b",
-    ],
-)
+@pytest.mark.parametrize("text", examples(__file__, "what_the_subset_lacks_is_refused"))
 def test_what_the_subset_lacks_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"subset|differ|closed"):
         "".join(to_html(text, str))
@@ -135,12 +119,9 @@ def test_the_index_has_every_page() -> None:
     index = PAGES[0]
     for page in PAGES[1:]:
         assert f"({page.name}.md)" in index.text
-    assert {page.name for page in PAGES if page.language == "zh"} == {
-        "start.zh",
-        "background.zh",
-        "plan.zh",
-        "collectives.zh",
-    }
+    assert {page.name for page in PAGES if page.language == "zh"} == set(
+        "start.zh background.zh plan.zh collectives.zh".split()
+    )
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.language == "zh"], ids=str)

@@ -26,49 +26,13 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("overhead", "sweeps")
 LONGEST_FILE = 700
 # Each wing of sweeps imports only those before it.
-WINGS = (
-    "version",
-    "asked",
-    "former",
-    "elsewhere",
-    "errors",
-    "latex",
-    "origin",
-    "wrapping",
-    "display",
-    "spec",
-    "impossible",
-    "bands",
-    "engine",
-    "measured_step",
-    "store",
-    "result",
-    "traces",
-    "hop_study",
-    "validate",
-    "plots",
-    "calibration",
-    "own_formulas",
-    "job",
-    "idle",
-    "prepared",
-    "error_bar",
-    "tuner",
-    "overlap_case",
-    "blocks",
-    "search",
-    "launch",
-    "api",
-    "pages",
-    "mathml",
-    "references",
-    "site",
-    "cli",
-    "pictures",
-    "accessor",
-    "registering",
-    "answers",
-    "functions",
+WINGS = tuple(
+    (
+        "version asked former elsewhere errors latex origin wrapping display spec impossible bands "
+        "engine measured_step store result traces hop_study validate plots calibration "
+        "own_formulas job idle prepared error_bar tuner overlap_case blocks search launch api "
+        "pages mathml references site cli pictures accessor registering answers functions"
+    ).split()
 )
 # What sweeps has at its top hands on to api and cli, and names ours for names of elsewhere.
 ENTRIES = ("__init__", "__main__")

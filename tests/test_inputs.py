@@ -12,6 +12,7 @@ from sweeps.errors import InputError
 from sweeps.spec.sweep import read_sweep
 from sweeps.spec.units import counts_tokens, spelled_out
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 MODEL = "--model llama3-8b --gpus 16"
 PLAN = f"plan {MODEL} --pp 1 --cp 1"
@@ -24,17 +25,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "meant"),
-    [
-        ("sequence_length", "8k", "8192"),
-        ("sequence_length", "4k:32K:x2", "4096:32768:x2"),
-        ("sequence_length", ["8k", 512], ["8192", 512]),
-        ("tokens_per_step", "4M,1.5M", "4194304,1572864"),
-        ("training_tokens", "15T", "15000000000000"),
-        # Of a machine's or a model's sizes nothing is known to be meant.
-        ("memory_capacity", "80G", "80G"),
-        ("sequence_length", "8 KiB", "8 KiB"),
-    ],
+    ("name", "text", "meant"), examples(__file__, "tokens_are_counted_as_people_do")
 )
 def test_tokens_are_counted_as_people_do(name: str, text: object, meant: object) -> None:
     assert spelled_out(name, text) == meant

@@ -17,58 +17,9 @@ from sweeps.job import Job, prepare
 from sweeps.spec.sweep import load_sweep, read_sweep
 from sweeps.spec.units import to_toml, with_si_units, with_unit
 from sweeps.store.netcdf import write
+from tests.tables import examples
 
-SPECS: dict[str, dict[str, Any]] = {
-    "machines": {
-        "axes": {
-            "hardware": ["dgx-h100", "tpu-v5p", "strategy-calculator"],
-            "topology": ["ring", "torus", "hierarchical"],
-            "ranks": "1:64:x2",
-            "message_bytes": "1KiB:1GiB:log7",
-        },
-    },
-    "table": {
-        "axes": {
-            "case": {
-                "topology": ["torus", "ring", "hierarchical"],
-                "hardware": ["tpu-v5p", "dgx-h100", "dgx-a100"],
-                "ranks": [64, 6, 16],
-            },
-            "message_bytes": ["1 KiB", "64 MiB"],
-            "latency_per": ["hop", "message"],
-        },
-        "constants": {"collective": "all_to_all"},
-    },
-    "auto": {
-        "quantities": ["time", "chosen_algorithm", "chunks", "steps", "busbw", "lower_bound"],
-        "axes": {
-            "algorithm": ["auto", "nccl", "standard", "dbt"],
-            "topology": ["switch", "tree"],
-            "ranks": [1, 5, 8, 64],
-            "message_bytes": "100:1e9:log11",
-        },
-    },
-    "pods": {
-        "axes": {
-            "collective": ["all_reduce", "broadcast"],
-            "ranks": [8, 48, 64, 256],
-            "gpus_per_node": [4, 8],
-            "nodes_per_pod": [2, 4],
-            "oversubscription": [1, 1.5],
-            "message_bytes": [1e6],
-        },
-        "constants": {"topology": "hierarchical", "inter_latency": "3 us", "reduction_cost": 1e-12},
-    },
-    "times": {
-        "quantities": ["algbw", "busbw", "time"],
-        "axes": {"time": [1e-3, 2e-3], "ranks": [1, 8], "message_bytes": [1e6, 1e9, 1e3]},
-    },
-    "grids": {
-        "axes": {"mesh_nx": [2, 3, 4], "mesh_ny": [4, 2], "topology": ["mesh", "torus"]},
-        "constants": {"ranks": 8, "message_bytes": 1e6, "phase_chunks": 3},
-    },
-    "one cell": {"constants": {"topology": "ring", "ranks": 8, "message_bytes": 140e9}},
-}
+SPECS: dict[str, dict[str, Any]] = examples(__file__, "specs")
 
 
 def stored(path: Path, job: Job) -> Path:
@@ -193,19 +144,7 @@ def test_numbers_get_the_unit_of_their_quantity() -> None:
         assert with_unit(name, value) == expected, (name, value)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("message_bytes", "1:1e6:log7"),
-        ("message_bytes", "1:100:+1"),
-        ("message_bytes", "1e3:8e3:x2"),
-        ("latency", "0:1e-6:+1e-7"),
-        ("latency", "0,1us"),
-        ("bandwidth", "4e11,inf"),
-        ("reduction_cost", "0,1e-12"),
-        ("energy_per_bit", "1e-12"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), examples(__file__, "text_with_units_means_the_same"))
 def test_text_with_units_means_the_same(name: str, text: str) -> None:
     given = {"ranks": 8, "message_bytes": 1e6} | {name: text}
     bare = prepare(
@@ -292,17 +231,7 @@ def test_settings_change_a_spec_and_its_text(tmp_path: Path) -> None:
     assert changed(tmp_path, "topology=all").program.grid.sizes["topology"] == len(NETWORKS)
 
 
-@pytest.mark.parametrize(
-    ("setting", "line"),
-    [
-        ("ranks", "--set = 'ranks': not a change; KEY=VALUE"),
-        ("=8", "--set = '=8': not a change; KEY=VALUE"),
-        ("title.x=1", "--set = 'title.x=1': no such key; title, "),
-        ("figures.x=1", "--set = 'figures.x=1': no such key; title, "),
-        ("rnaks=8", "spec.toml: rnaks = '8': no such quantity; did you mean 'ranks'"),
-        ("ranks=0", "spec.toml: ranks = '0': out of range; must be a whole number, 1 or more"),
-    ],
-)
+@pytest.mark.parametrize(("setting", "line"), examples(__file__, "settings_that_cannot_be"))
 def test_settings_that_cannot_be(tmp_path: Path, setting: str, line: str) -> None:
     with pytest.raises(InputError) as caught:
         changed(tmp_path, setting)

@@ -18,24 +18,16 @@ from overhead.answers import given as inputs_of_all
 from overhead.law import power_of
 from sweeps.errors import InputError
 from tests.answers import Answers, Case, cases
+from tests.tables import keyed
 
 LAWS = answers()
 INPUTS = inputs_of_all()
 MOST = settings.default.max_examples
 QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck))
-PLAN = {
-    "tp": 2.0,
-    "cp": 1.0,
-    "pp": 2.0,
-    "dp": 8.0,
-    "ep": 1.0,
-    "zero_stage": 1.0,
-    "micro_batch_size": 1.0,
-    "sequence_length": 4096.0,
-    "sequence_parallel": 1.0,
-    "virtual_pipeline_size": 1.0,
-    "global_batch_size": 64.0,
-}
+PLAN = keyed(
+    "tp=2.0 cp=1.0 pp=2.0 dp=8.0 ep=1.0 zero_stage=1.0 micro_batch_size=1.0 sequence_length=4096.0 "
+    "sequence_parallel=1.0 virtual_pipeline_size=1.0 global_batch_size=64.0"
+)
 
 
 def real(plans: list[dict[str, float]], **fixed: object) -> Case:

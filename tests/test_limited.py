@@ -16,15 +16,12 @@ from sweeps.errors import InputError
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import training_constants
 from tests.cli_runner import Runner
+from tests.tables import examples, keyed
 
 # torchtitan's own configuration of Llama-3 8B, as pytorch/ao measured it.
-OF_8B: dict[str, Any] = {
-    "model": "llama3-8b",
-    "world_size": 8,
-    "global_batch_size": 8,
-    "sequence_length": 8192,
-    "framework": "torchtitan",
-}
+OF_8B: dict[str, Any] = keyed(
+    "model=llama3-8b world_size=8 global_batch_size=8 sequence_length=8192 framework=torchtitan"
+)
 
 
 @pytest.fixture
@@ -120,19 +117,7 @@ def test_a_scaling_is_told_in_several_ways() -> None:
     assert mx == one("step_time", **own, precision="mxfp8", fp8_scaling="mx")
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"fp8_scaling": "row"}, "fp8_scaling = 'row': bf16 has no scales"),
-        ({"fp8_scaling": "row", "precision": "mxfp8"}, "mxfp8 has no such scales; mx"),
-        ({"fp8_scaling": "block", "precision": "fp8"}, "torchtitan has no such scales"),
-        ({"fp8_scaling": "mx", "precision": "fp8"}, "dgx-h100 has no products of blocks"),
-        (
-            {"fp8_scaling": "row", "precision": "fp8", "framework": "megatron-lm"},
-            "megatron-lm has no such scales; tensor or block or mx",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("given", "said"), examples(__file__, "scales_that_are_not_are_refused"))
 def test_scales_that_are_not_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         one("step_time", **given)
@@ -268,20 +253,11 @@ def test_python_and_commands_fit_alike(sweeps_run: Runner) -> None:
 
 
 def test_the_clock_is_fitted_for_overheads_own_configurations() -> None:
-    shapes = {
-        "num_gpus": 8,
-        "num_layers": 32,
-        "hidden_size": 4096,
-        "num_heads": 32,
-        "num_kv_heads": 8,
-        "ffn_size": 14336,
-        "vocabulary_size": 128256,
-        "gated_mlp": 1,
-        "tied_embeddings": 0,
-        "global_batch_size": 8,
-        "seq_length": 8192,
-        "zero_stage": 3,
-    }
+    shapes = keyed(
+        "num_gpus=8 num_layers=32 hidden_size=4096 num_heads=32 num_kv_heads=8 ffn_size=14336 "
+        "vocabulary_size=128256 gated_mlp=1 tied_embeddings=0 global_batch_size=8 seq_length=8192 "
+        "zero_stage=3"
+    )
     machine = training_constants(load_hardware("dgx-h100"), load_framework("megatron-lm"))
     taken = {*Config.__dataclass_fields__, "output_matmul_flops"}
     more = {name: one.value for name, one in machine.items() if name not in taken}

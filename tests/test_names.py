@@ -11,6 +11,7 @@ from sweeps.cli.typed import flags_of
 from sweeps.spec.names import GPUS, NAMES, OTHER_NAMES, names_of, quantity_of
 from tests.cli_runner import Runner
 from tests.refusals import Refused, one
+from tests.tables import examples
 
 
 @pytest.fixture
@@ -73,17 +74,7 @@ def test_the_nodes_of_several_machines(cli: Runner, refused: Refused) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "parts"),
-    [
-        (f"{STEP} --gpus 512 --nodes 16", ("--nodes 16", "128 GPUs", "--gpus is 512")),
-        ("plan --model llama3-8b --gpus 512 --nodes 8", ("--nodes 8", "64", "--gpus is 512")),
-        ("plan --model llama3-8b --gpus 512 --ranks 8", ("--gpus 512", "--ranks 8")),
-        ("collective --N 8 --num-gpus 16 --M 1MiB", ("--N 8", "two names of one option")),
-        ("collective --N 8 --M 1MiB --message-size 1MB", ("--M 1MiB", "--message-size 1MB")),
-        ("overlap --compute 5ms --compute 6ms", ("--compute 5ms", "--compute 6ms")),
-        (f"{STEP} --batch-size 2 --micro-batch-size 4", ("--batch-size 2", "--micro-batch-size 4")),
-        ("buy --model llama3-8b --tokens 1T --days 9 --gpus 64", ("--gpus 64", "what buy finds")),
-    ],
+    ("line", "parts"), examples(__file__, "names_that_contradict_each_other_are_refused", STEP=STEP)
 )
 def test_names_that_contradict_each_other_are_refused(
     refused: Refused, line: str, parts: tuple[str, ...]

@@ -21,22 +21,13 @@ from sweeps.plots.style import number
 from sweeps.spec.units import UNLIMITED, format_quantity, parse_quantity, plain
 from tests.calibrate.simulated import timed, write_logs
 from tests.cli_runner import Done, Runner
+from tests.tables import examples
 from tests.traces.make import GEMM, NCCL, call, kernel, launched, step, write
 
 TRACES = Path(__file__).parent / "data" / "traces"
 # What no report prints: an exponent, what isn't a number, a negative zero, a time that nothing
 # measures, a rate of nothing.
-NEVER = {
-    "exponent": r"(?<![\w.@])\d[\d.]*e[+-]?\d+",
-    "not a number": r"\bnan\b(?!o)|\bnan ?%|\bnanx",
-    "infinite": r"\binf\b",
-    "negative zero": r"(?<![\w.])-0(\.0+)?(?![\d.])",
-    "below a nanosecond": r"\d ?[pf]s\b",
-    "rate without its noun": r"\d ?[kMGT]?/s\b",
-    "microseconds in letters": r"\d ?us\b|\(us\)",
-    "percent without a space": r"\d%",
-    "percent in too many digits": r"\d\.\d{2,} ?%",
-}
+NEVER = examples(__file__, "never")
 TRAINING = "--model llama3-8b --hardware dgx-h100 --seq-len 8192 --global-batch 128"
 MIXTURE = "--model deepseek-v3 --hardware dgx-h100 --gpus 512 --seq-len 4096 --global-batch 512"
 SEED = "plan --params 70 --gpus 64 --memory 80 --batch-size 512 --seq-len 4096"
@@ -171,18 +162,7 @@ def test_texts_of_the_catalogue_have_no_exponents() -> None:
             assert " " not in text or not re.search(NEVER["exponent"], text), (path, text)
 
 
-@pytest.mark.parametrize(
-    ("dollars", "text"),
-    [
-        (0.0, "0 USD"),
-        (2.468, "2.47 USD"),
-        (21_089.0, "21,100 USD"),
-        (999_499.0, "999,000 USD"),
-        (999_600.0, "1.00 M USD"),
-        (24_627_902.0, "24.6 M USD"),
-        (1.234e9, "1,230 M USD"),
-    ],
-)
+@pytest.mark.parametrize(("dollars", "text"), examples(__file__, "money_has_three_digits"))
 def test_money_has_three_digits(dollars: float, text: str) -> None:
     assert money(dollars) == text
 

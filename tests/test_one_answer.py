@@ -30,6 +30,7 @@ from sweeps.spec.framework import ENTRIES
 from sweeps.validate.predict import predict
 from sweeps.validate.run_table import TABLES, find_runs, read_runs, shipped_rules
 from sweeps.validate.training_rows import Case, cases_of_runs
+from tests.tables import examples, keyed
 
 Numbers = Mapping[str, NDArray[np.float64]]
 
@@ -41,31 +42,18 @@ MACHINES = {"dgx-h100": (32, 64, 128), "dgx-a100": (32, 64, 128), "gb200-nvl72":
 NETWORKS = ("hierarchical", "switch", "torus", "ring")
 SCHEDULES = ("one_f_one_b", "interleaved", "gpipe", "zero_bubble_h1", "dual_pipe", "v_half")
 # What a plan is, by number.
-OF_A_PLAN = (
-    "tp",
-    "cp",
-    "pp",
-    "dp",
-    "ep",
-    "etp",
-    "virtual_pipeline_size",
-    "micro_batch_size",
-    "zero_stage",
-    "sequence_parallel",
-    "embedding_layer_weight",
-    "head_layer_weight",
+OF_A_PLAN = tuple(
+    (
+        "tp cp pp dp ep etp virtual_pipeline_size micro_batch_size zero_stage sequence_parallel "
+        "embedding_layer_weight head_layer_weight"
+    ).split()
 )
 # The labels that Python's configuration has fields for.
-FIELDS = (
-    "algorithm",
-    "library",
-    "context_parallel",
-    "recompute",
-    "attention_kernel",
-    "loss",
-    "schedule",
-    "mask",
-    "dispatcher",
+FIELDS = tuple(
+    (
+        "algorithm library context_parallel recompute attention_kernel loss schedule "
+        "mask dispatcher"
+    ).split()
 )
 # What is told of plans that can't run, or that isn't a plan's fault.
 NOTES = {"does_not_fit", "not_of_network", "not_known"}
@@ -210,17 +198,10 @@ def test_python_says_what_analysis_says(
 
 # Nothing but a few flags: the defaults of the command line and of Python are the same.
 
-SHAPE = {
-    "sequence_length": 4096,
-    "hidden_size": 4096,
-    "layers": 32,
-    "heads": 32,
-    "kv_heads": 8,
-    "gated_mlp": 1,
-    "ffn_size": 14336,
-    "vocabulary_size": 128256,
-    "tied_embeddings": 0,
-}
+SHAPE = keyed(
+    "sequence_length=4096 hidden_size=4096 layers=32 heads=32 kv_heads=8 gated_mlp=1 "
+    "ffn_size=14336 vocabulary_size=128256 tied_embeddings=0"
+)
 EXPERT_SHAPE = {**SHAPE, "experts": 8, "experts_per_token": 2, "expert_ffn_size": 14336}
 
 
@@ -322,49 +303,20 @@ def test_a_measured_row_is_predicted_as_analysis_answers(case: Case) -> None:
 
 
 # What a rule may say of a source that a framework's file could have as its habit, and why it isn't.
-PUBLISHED = {
-    "attention_kernel": "what the publication ran; a version before fused attention",
-    "context_parallel": "what the publication ran",
-    "recompute": "what its recipes set where the table has no column",
-    "zero_stage": "what its runs had where the table has no column",
-    "bf16_layers": "one model's recipe",
-    "dropout": "one benchmark's GPT-3, which has none",
-    "schedule": "what the overlap of its transfers tells",
-    "weight_bytes": "frozen weights of one publication's runs",
-    "recipe": "another trainer's, which builds on torchtitan's sharding",
-    "gathered_layers": "another trainer's, which builds on torchtitan's sharding",
-    "loss": "a version before 2025, and other trainers that build on torchtitan",
-    "logit_bytes": "another trainer, which keeps logits in single precision",
-    "early_stop": "versions before August 2025",
-    "placeholder_bytes": "versions before April 2025",
-    "loss_bytes": "a version of 2022",
-    "reduction_bytes": "one publication's optimizer",
-}
+PUBLISHED = examples(__file__, "published")
 
 
 # What columns of their own tell of these.
-COLUMNS = {
-    "recompute",
-    "zero_stage",
-    "sequence_parallel",
-    "schedule",
-    "reduction_bytes",
-    "optimizer_bytes",
-}
+COLUMNS = set(
+    "recompute zero_stage sequence_parallel schedule reduction_bytes optimizer_bytes".split()
+)
 
 
 def test_a_habit_stands_in_the_softwares_file() -> None:
     """A rule that sets what a framework's file can hold reads a column, or has its reason here."""
     bytes_of = next(iter(RECIPES.values())).given()
     holdable = {*ENTRIES["figures"], *ENTRIES["plan"], *bytes_of, "recipe", "reduction_bytes"}
-    holdable |= {
-        "recompute",
-        "attention_kernel",
-        "loss",
-        "context_parallel",
-        "schedule",
-        "algorithm",
-    }
+    holdable |= set("recompute attention_kernel loss context_parallel schedule algorithm".split())
     found = set()
     for rule in shipped_rules():
         groups = {name for column in rule.where.values() for name in column.groupindex}

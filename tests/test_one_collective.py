@@ -72,14 +72,10 @@ def charged(name: str, kind: str, ranks: int, size: float, folder: Path, **furth
 
 def step(name: str, given: dict[str, Any], folder: Path) -> dict[str, float]:
     """Return times that a training step charges, and their messages."""
-    wanted = [
-        "tp_message_bytes",
-        "tp_all_gather_time",
-        "tp_reduce_scatter_time",
-        "tp_all_reduce_time",
-        "effective_intra_bandwidth",
-        "effective_inter_bandwidth",
-    ]
+    wanted = (
+        "tp_message_bytes tp_all_gather_time tp_reduce_scatter_time tp_all_reduce_time "
+        "effective_intra_bandwidth effective_inter_bandwidth"
+    ).split()
     spec = {"quantities": wanted, "constants": {"model": MODEL, "hardware": name, **given}}
     arrays = prepare(spec, folders=[folder]).program.evaluate()
     return {quantity: float(arrays[quantity]) for quantity in wanted}

@@ -13,21 +13,12 @@ from sweeps.cli import buy_command, commands, plan_calculator, plan_command
 from sweeps.errors import InputError
 from tests.calibrate.simulated import timed, write_logs
 from tests.cli_runner import Done, Runner
+from tests.tables import examples
 
 # Where a result goes and in which form: of every command that computes, tested on one.
-OUTPUTS = {
-    "show",
-    "output",
-    "overwrite",
-    "plot",
-    "style",
-    "as_csv",
-    "as_json",
-    "compress",
-    "digits",
-    "dtype",
-    "asserts",
-}
+OUTPUTS = set(
+    "show output overwrite plot style as_csv as_json compress digits dtype asserts".split()
+)
 # How something is computed or by whom, which must change no result; own files, which tests of
 # their own give.
 MEANS = {"max_memory", "workers", "scheduler", "resume", "timeout", "formulas", "hardware_folder",
@@ -44,151 +35,14 @@ PARAMS = "analysis --topology ring --num-gpus 8 --dp 4 --tp 2 --seq-len 1024 --h
 GRID = f"{DENSE} --topology torus --mesh-nx 4"
 # By command and option: what is given, and the line to which it is added where that isn't usual.
 Cases = dict[str, str | tuple[str, str]]
-OF_COLLECTIVES: Cases = {
-    "collective": "all_gather", "topology": "ring",
-    "algorithm": ("tree_pipe", f"{BARE} --topology ring"),
-    "ranks": ("16", "collective --M 1MiB --json"), "nodes": ("2", "collective --M 1MiB --json"),
-    "hardware": "dgx-a100",
-    "message_bytes": ("2MiB", "collective --N 32 --json"),
-    "latency_per": ("message", f"{TORUS} --mesh-nx 4 --mesh-ny 8 --collective p2p --hops 3"),
-    "bandwidth": ("'30 GB/s'", f"{BARE} --topology ring"),
-    "latency": ("'3 us'", f"{BARE} --topology ring"),
-    "energy_per_bit": ("'9 pJ/bit'", f"{BARE} --topology ring"),
-    "link": ("intra", f"{BARE} --topology hierarchical --collective p2p"),
-    "gpus_per_node": "4", "nics_per_node": "1", "nodes_per_pod": ("2", f"{BARE} --topology "
-    "hierarchical --oversubscription 2 --leaf-nodes 1"),
-    "intra_bandwidth": "'90 GB/s'", "intra_latency": "'9 us'",
-    "inter_bandwidth": "'9 GB/s'", "inter_latency": "'9 us'",
-    "oversubscription": ("2", f"{BARE} --leaf-nodes 1"),
-    "pod_bandwidth": ("'9 GB/s'", PODS), "pod_latency": ("'9 us'", PODS),
-    "pod_oversubscription": ("2", PODS), "mesh_nx": ("2", TORUS), "mesh_ny": ("2", TORUS),
-    "mesh_nz": ("2", TORUS), "mesh_dimensions": ("3", TORUS),
-    "chunks": ("8", f"{BARE} --topology ring --algorithm tree_pipe"),
-    "phase_chunks": ("8", TORUS), "reduction_cost": "'1 ns/B'",
-    "hops": ("3", f"{BARE} --topology ring --collective p2p"), "software": "slow-nccl.toml",
-    "environment": "pytorch", "fabric": "roce",
-    "tree_algo": ("", f"{BARE} --topology ring"), "verbose": ("", "collective --N 8 --M 1MiB"),
-    "sensitivity": "",
-}  # fmt: skip
-OF_TRAINING: Cases = {
-    "world_size": ("32", DENSE.replace("--gpus 32", "")),
-    "nodes": ("2", DENSE.replace("--gpus 32", "")),
-    "dp": ("4", DENSE.replace("--gpus 32", "")),
-    "tp": ("4", DENSE.replace("--tp 2", "")),
-    "cp": "2",
-    "pp": ("4", DENSE.replace("--pp 2", "")),
-    "ep": ("2", ROUTED),
-    "etp": ("1", ROUTED),
-    "virtual_pipeline_size": "2",
-    "micro_batch_size": "2",
-    "global_batch_size": ("256", DENSE.replace("--micro-batches 8", "")),
-    "tokens_per_step": ("4M", DENSE.replace("--micro-batches 8", "")),
-    "num_micro_batches": ("16", DENSE.replace("--micro-batches 8", "")),
-    "zero_stage": "3",
-    "sequence_parallel": "off",
-    "context_parallel": ("all_gather", f"{DENSE} --cp 2"),
-    "ulysses_ranks": ("2", f"{DENSE} --cp 4 --cp-kind mixed"),
-    "hsdp_shard_size": ("2", f"{DENSE} --zero-stage 3"),
-    "schedule": "gpipe",
-    "embedding_layer_weight": ("on", DENSE.replace("--pp 2", "--pp 4 --layers 31")),
-    "head_layer_weight": "on",
-    "recompute": "full",
-    "recompute_layers": ("2", f"{DENSE} --recompute block"),
-    "expert_load_imbalance": ("1.3", ROUTED),
-    "dispatcher": ("deduplicated", f"{ROUTED} --ep 8"),
-    "mask": "full",
-    "dropout": "on",
-    "tp_mechanism": ("userbuffers", f"{DENSE} --sp"),
-    "cp_mechanism": ("ring_exchange", f"{DENSE} --cp 2"),
-    "dp_mechanism": "megatron_buckets",
-    "ep_mechanism": ("chunked", f"{ROUTED} --ep 8 --zero-stage 1"),
-    "tp_overlap": "0.1",
-    "cp_overlap": ("0.1", f"{DENSE} --cp 2"),
-    "ep_overlap": ("0.1", f"{ROUTED} --ep 2"),
-    "dp_overlap": "0.1",
-    "model": ("llama3-8b", DENSE.replace("--model llama3-8b", "")),
-    "parameters": ("7e9", PARAMS),
-    "sequence_length": ("2048", DENSE.replace("--seq-len 4096", "")),
-    "layers": "16",
-    "hidden_size": "2048",
-    "heads": "16",
-    "kv_heads": "4",
-    "head_size": "64",
-    "ffn_size": "4096",
-    "vocabulary_size": "32000",
-    "gated_mlp": "off",
-    "tied_embeddings": "on",
-    "experts": ("16", ROUTED),
-    "experts_per_token": ("4", ROUTED),
-    "expert_ffn_size": ("1024", ROUTED),
-    "shared_ffn_size": ("1024", ROUTED),
-    "dense_layers": ("1", ROUTED),
-    "topology": "ring",
-    "algorithm": ("tree_pipe", f"{DENSE} --topology ring --software none"),
-    "hardware": "dgx-a100",
-    "framework": "torchtitan",
-    "preset": "bridge-26.02",
-    "precision": "fp8",
-    "fp8_scaling": ("row", f"{DENSE} --precision fp8 --framework torchtitan"),
-    "recipe": "fp32_adam",
-    "attention_kernel": "unfused",
-    "loss": "eager",
-    "weight_bytes": "4",
-    "gradient_bytes": "4",
-    "optimizer_bytes": "8",
-    "memory_capacity": "40GB",
-    "clock_ratio": "0.7",
-    "host_memory_capacity": ("1GB", f"{DENSE} --optimizer-offload 1"),
-    "latency_per": (
-        "message",
-        f"{DENSE} --cp 4 --cp-kind all_to_all --topology ring --algorithm direct --software none",
-    ),
-    "bandwidth": ("'30 GB/s'", f"{DENSE} --topology ring --software none"),
-    "latency": ("'3 us'", f"{DENSE} --topology ring --software none"),
-    "energy_per_bit": ("'9 pJ/bit'", f"{DENSE} --topology ring --software none"),
-    "link": ("intra", f"{DENSE} --software none"),
-    "gpus_per_node": "4",
-    "nics_per_node": "1",
-    "nodes_per_pod": ("2", f"{DENSE} --oversubscription 2 --leaf-nodes 1"),
-    "intra_bandwidth": "'90 GB/s'",
-    "intra_latency": "'9 us'",
-    "inter_bandwidth": "'9 GB/s'",
-    "inter_latency": "'9 us'",
-    "oversubscription": ("2", f"{DENSE} --leaf-nodes 1"),
-    "pod_bandwidth": ("'9 GB/s'", f"{DENSE} --nodes-per-pod 2"),
-    "pod_latency": ("'9 us'", f"{DENSE} --nodes-per-pod 2 --software none"),
-    "pod_oversubscription": ("2", f"{DENSE} --nodes-per-pod 2"),
-    "mesh_nx": ("4", GRID.replace("--mesh-nx 4", "--mesh-ny 8")),
-    "mesh_ny": ("8", GRID),
-    "mesh_nz": ("2", f"{GRID} --mesh-ny 4"),
-    "intra_efficiency": ("0.5", f"{DENSE} --software none"),
-    "inter_efficiency": ("0.5", f"{DENSE} --software none"),
-    "software": "slow-nccl.toml",
-    "environment": "group",
-    "fabric": "roce",
-    "gpu_hour_price": "3",
-    "training_tokens": "1T",
-    "batch_size": "2",
-    "rank_order": "pp-dp-cp-tp",
-    "tree_algo": ("", f"{DENSE} --software none --topology ring"),
-    "timeline": ("t.json", DENSE.replace(" --json", "")),
-    "verbose": ("", DENSE.replace(" --json", "")),
-    "sensitivity": "",
-}
+OF_COLLECTIVES: Cases = examples(__file__, "of_collectives", BARE=BARE, PODS=PODS, TORUS=TORUS)
+OF_TRAINING: Cases = examples(
+    __file__, "of_training", DENSE=DENSE, GRID=GRID, PARAMS=PARAMS, ROUTED=ROUTED
+)
 SMALL = (
     "plan --model llama3-8b --gpus 8 -b 64 --tp 1,2 --pp 1 --cp 1 --zero-stage 1 --recompute none"
 )
-OF_PLANS: Cases = {
-    "parameters": ("20", "plan --json"), "script": ("", "plan --params 70"),
-    "memory_capacity": "120",
-    "moe": ("", "plan --params 70"),
-    "num_experts": ("8", "plan --params 70 --moe"), "objective": "memory",
-    "memory_threshold": "0.5",
-    "measured_plan": ("tp=1", f"{SMALL} --measured-step 9s"),
-    "top": ("1", SMALL.replace("--tp 1,2", "--tp 2,4")), "explain": "tp=2",
-    "lost_nodes": ("1", SMALL.replace("--gpus 8", "--gpus 16")),
-    "tokens": "1T", "days": "9", "tree_algo": "", "verbose": "", "sensitivity": "",
-}  # fmt: skip
+OF_PLANS: Cases = examples(__file__, "of_plans", SMALL=SMALL)
 HOPS = "hops --json"
 OVERLAP = "overlap --compute 50ms --comm 40ms --json"
 BUCKETS = f"{OVERLAP} --kind ddp_buckets"
@@ -204,58 +58,18 @@ STAGES = "overlap --kind pipeline --forward 1ms --backward 2ms --p2p 100us --pp 
 FUSED = ("overlap --kind fused_messages --compute 9ms --transfer 3ms --messages 8 "
          "--message-latency 20us --json")  # fmt: skip
 LESS = "overlap --compute 20ms --comm 40ms --efficiency 0.5"
-OF_OVERLAP: Cases = {
-    "mechanism": "sequential",
-    "efficiency_of": ("communication", f"{LESS} --json"),
-    "compute_time": ("30ms", "overlap --comm 40ms --efficiency 0.5 --json"),
-    "communication_time": ("30ms", "overlap --compute 50ms --efficiency 0.5 --json"),
-    "overlap_efficiency": "0.5", "overlapped_time": "60ms", "gradient_buckets": ("8", BUCKETS),
-    "first_bucket_fraction": ("0.3", f"{BUCKETS} --buckets 8"),
-    "bucket_capacity": ("50MiB", f"{BUCKETS} --M 1GiB"),
-    "first_bucket_capacity": ("9MiB", f"{BUCKETS} --M 1GiB"),
-    "reduced_elements": ("1e9", f"{BUCKETS} --dp 64"), "dp": ("8", f"{BUCKETS} --gradients 1e9"),
-    "num_micro_batches": ("4", f"{OVERLAP} --kind gradient_accumulation"),
-    "backward_fraction": ("0.5", f"{OVERLAP} --kind gradient_accumulation --micro-batches 4"),
-    "layers": ("8", f"{OVERLAP} --kind fsdp_prefetch"),
-    "prefetched_layers": ("2", f"{OVERLAP} --kind fsdp_prefetch --layers 8"),
-    "prefetched_elements": ("9e8", f"{OVERLAP} --kind zero3_prefetch --layers 8 "
-                            "--layer-elements 2e8"),
-    "layer_elements": ("2e8", f"{OVERLAP} --kind zero3_prefetch --layers 8"),
-    "reduction_fraction": ("0.3", f"{OVERLAP} --kind fsdp_backward --layers 8"),
-    "independent_compute_fraction": ("0.5", f"{OVERLAP} --kind layer_by_layer --layers 8"),
-    "ranks": ("4", RING.replace(" --ranks 8", "")),
-    "splits": ("8", f"{OVERLAP} --kind reduce_scatter_pipeline"),
-    "last_split_time": ("9ms", f"{OVERLAP} --kind reduce_scatter_pipeline --splits 4"),
-    "partial_sum_time": ("9ms", RING.replace("ring_exchange", "reduce_scatter_ring")),
-    "sms": ("100", BULK.replace(" --sms 132", "")),
-    "num_sm": ("16", BULK.replace("--num-sm 8", "")),
-    "stage_forward_time": ("2ms", STAGES.replace("--forward 1ms", "--json")),
-    "stage_backward_time": ("4ms", STAGES.replace("--backward 2ms", "--json")),
-    "p2p_time": ("1ms", STAGES.replace("--p2p 100us", "--json")),
-    "pp": ("8", STAGES.replace("--pp 4", "--json")),
-    "virtual_pipeline_size": ("2", f"{STAGES} --schedule interleaved --json"),
-    "schedule": ("gpipe", f"{STAGES} --json"),
-    "messages": ("4", FUSED.replace("--messages 8", "")),
-    "message_latency": ("9us", FUSED.replace("--message-latency 20us", "")),
-    "transfer_time": ("2ms", FUSED.replace("--transfer 3ms", "")), "copy_time": ("9us", FUSED),
-    "message_bytes": ("32MiB", LINKED.replace("--M 64MiB", "")),
-    "latency": ("9us", LINKED.replace("--latency 1us", "")),
-    "bandwidth": ("'90 GB/s'", LINKED.replace("--bandwidth '300 GB/s'", "")),
-    "sm_bandwidth": ("'9 GB/s'", LINKED.replace("--sm-bandwidth '20 GB/s'", "")),
-    "half_bandwidth_sms": ("9", LINKED),
-    "copy_engine_bandwidth": ("'90 GB/s'", f"{PRODUCT} --json"),
-    "matmul_m": ("4096", PRODUCT.replace("--rows 8192", "--json")),
-    "matmul_n": ("1024", PRODUCT.replace("--columns 3584", "--json")),
-    "matmul_k": ("1024", PRODUCT.replace("--depth 4096", "--json")),
-    "tile_rows": ("256", QUEUED), "tile_columns": ("128", QUEUED),
-    "tile_time": ("9us", QUEUED.replace("--tile-time 20us", "")),
-    "launch_time": ("99us", f"{PRODUCT} --json"), "activation_bytes": ("4", f"{PRODUCT} --json"),
-    "memory_bandwidth": ("'1 TB/s'", f"{PRODUCT} --json"),
-    "peak_measured_matmul_flops": ("'300 TFLOP/s'", f"{PRODUCT} --json"),
-    "hardware": ("dgx-a100", f"{PRODUCT} --json".replace("--hardware dgx-h100", "")),
-    "timeline": ("t.json", STAGES),
-    "verbose": ("", OVERLAP.replace(" --json", " --efficiency 0.5")),
-}  # fmt: skip
+OF_OVERLAP: Cases = examples(
+    __file__,
+    "of_overlap",
+    BUCKETS=BUCKETS,
+    FUSED=FUSED,
+    LESS=LESS,
+    LINKED=LINKED,
+    OVERLAP=OVERLAP,
+    PRODUCT=PRODUCT,
+    QUEUED=QUEUED,
+    STAGES=STAGES,
+)
 OF_HOPS: Cases = {
     "spec": "own.toml", "model": "llama3-70b", "hardware": "dgx-h100", "sequence_length": "1024",
     "element_bytes": "4", "data_parallel": "4", "tensor_parallel": "4",
@@ -304,17 +118,7 @@ OF_RUNS: Cases = {
     "sensitivity": ("time", f"{SWEEP} --set ranks=8"),
 }  # fmt: skip
 TUNED = "tune --model qwen3-0.6b --max-tp-size 2 --operators qkv --output-dir"
-OF_TUNER: Cases = {
-    "model_name": "llama3-8b", "max_tp_size": "4", "max_token_len": "4096", "operators": "fc1",
-    "min_num_sm": "4", "max_num_sm": "4", "overlap_threshold": "0.99", "hardware": "dgx-a100",
-    "precision": "fp8", "grid": "nominal", "search": "all", "objective": "ratio",
-    "tolerance": "0.01", "from_traces": "none-such", "command": "false", "timeout": "9",
-    "sms": "100", "bandwidth": "'90 GB/s'", "copy_engine_bandwidth": "'90 GB/s'",
-    "latency": "'9 us'", "launch_time": "'99 us'", "sm_bandwidth": "'9 GB/s'",
-    "validate": "own.yaml", "tp_size": "2", "flags": "'--tp-comm-overlap'", "sweep": "none-such",
-    "sm_margin": "", "pipeline": "--no-pipeline", "resume": "", "te_version": "1.13",
-    "write_workload": "other", "verbose": "",
-}  # fmt: skip
+OF_TUNER: Cases = examples(__file__, "of_tuner")
 
 
 @pytest.fixture
@@ -430,15 +234,9 @@ def test_studies_refuse_what_is_of_sweeps_alone(cli: Runner, study: str, option:
 
 
 @pytest.mark.usefixtures("inputs")
-@pytest.mark.parametrize(("line", "result"), [
-    (f"{SWEEP} --format zarr --output x.nc", "another format"),
-    (f"{SWEEP} --dry-run --csv", "a dry run has none"),
-    (f"{SWEEP} --dry-run --page", "a dry run has none"),
-    (f"{SWEEP} --hardware-folder none-such", "no such folder"),
-    (f"{LOG} --at 3MiB --csv", "--json, or neither"),
-    (f"{LOG} --fabric roce", "no log is of several nodes"),
-    (f"{LOG} --assert 'error_aftre < 1'", "did you mean 'error_after'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "result"), examples(__file__, "what_would_do_nothing_is_refused", LOG=LOG, SWEEP=SWEEP)
+)
 def test_what_would_do_nothing_is_refused(cli: Runner, line: str, result: str) -> None:
     ran = cli(line, fine=False)
     assert (ran.code, result in ran.err) == (2, True), ran.err
@@ -492,16 +290,7 @@ def asked(command: str, line: str) -> Any:
 
 # What a plan's shapes are is given whole or not at all; the last is --tokens here.
 OTHER = {"gated_mlp": "on", "tied_embeddings": "off"}  # Of the calculator's sizes
-ELSEWHERE = {
-    "model",
-    "show",
-    "save",
-    "batch_size",
-    "rank_order",
-    "timeline",
-    "verbose",
-    "tree_algo",
-}
+ELSEWHERE = set("model show save batch_size rank_order timeline verbose tree_algo".split())
 
 
 @pytest.mark.thorough
@@ -578,14 +367,9 @@ def test_records_are_of_one_kind(cli: Runner, options: str) -> None:
 # Numbers that nothing takes.
 
 
-@pytest.mark.parametrize(("line", "flag"), [
-    ("collective --N 8 --M 1MiB --chunks 4", "--chunks"),
-    ("collective --N 8 --M 1MiB --hops 3", "--hops"),
-    ("collective --N 8 --M 1MiB --topology switch --oversubscription 2", "--oversubscription"),
-    ("collective --N 64 --M 1MiB --pod-latency '9 us'", "--nodes-per-pod, too"),
-    (f"{DENSE} --recompute-layers 3", "--recompute-layers"),
-    (f"{DENSE} --mesh-nz 2", "--mesh-nz"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "flag"), examples(__file__, "a_number_that_nothing_takes_is_refused", DENSE=DENSE)
+)
 def test_a_number_that_nothing_takes_is_refused(cli: Runner, line: str, flag: str) -> None:
     ran = cli(line, fine=False)
     assert ran.code == 2
@@ -593,14 +377,9 @@ def test_a_number_that_nothing_takes_is_refused(cli: Runner, line: str, flag: st
     assert "changes nothing" in ran.err
 
 
-@pytest.mark.parametrize(("line", "flag"), [
-    (f"{SMALL} --explain tp=2 --json", "--json"),
-    (f"{SMALL} --explain tp=2 --top 3", "--top"),
-    (f"{SMALL} --lost-nodes 1 --csv", "--lost-nodes"),
-    (f"{SMALL.replace('--gpus 8', '--gpus 8,16')} --top 3", "--top"),
-    (f"{SMALL.replace('--gpus 8', '--gpus 8,16')} --verbose", "--verbose"),
-    (f"{SMALL.replace('--gpus 8', '--gpus 8,16')} --tokens 1T", "--tokens"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "flag"), examples(__file__, "plans_refuse_what_they_would_ignore", SMALL=SMALL)
+)
 def test_plans_refuse_what_they_would_ignore(cli: Runner, line: str, flag: str) -> None:
     ran = cli(line, fine=False)
     assert ran.code == 2

@@ -48,16 +48,8 @@ ffn_ratio = 3.5
 gated_mlp = true
 """
 # What every file says of where it comes from.
-PROVENANCE = (
-    "Conventions",
-    "title",
-    "source",
-    "history",
-    "references",
-    "date_created",
-    "spec",
-    "spec_sha256",
-    "fingerprint",
+PROVENANCE = tuple(
+    "Conventions title source history references date_created spec spec_sha256 fingerprint".split()
 )
 EPOCH = "2023-11-14T22:13:20Z"
 DIMENSIONS = ("tp", "vocabulary", "cp", "pp", "ep", "dp")

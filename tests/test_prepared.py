@@ -22,14 +22,10 @@ from sweeps.site.guide import guide_pages
 from sweeps.site.markdown import blocks
 from sweeps.spec.axis import Axis
 from sweeps.spec.watched import unwatched, watched
+from tests.tables import examples
 
-QUANTITIES = (
-    "step_time",
-    "peak_memory",
-    "mfu",
-    "tokens_per_second",
-    "bubble_fraction",
-    "step_energy",
+QUANTITIES = tuple(
+    "step_time peak_memory mfu tokens_per_second bubble_fraction step_energy".split()
 )
 STEP = {"gpus": 512, "global_batch_size": 1024, "sequence_length": 8192}
 H100 = {"hardware": "dgx-h100", **STEP}
@@ -186,21 +182,7 @@ def test_holes_have_reasons(model: Prepared) -> None:
 
 @pytest.mark.parametrize(
     ("values", "line"),
-    [
-        ({"tp": 0}, "tp = '0': out of range; must be a whole number, 1 or more"),
-        ({"tp": [1, 0]}, "tp = '0': out of range; must be a whole number, 1 or more"),
-        ({"tp": 2.5}, "tp = 2.5: is not whole; write a whole number"),
-        ({"tp": "8"}, "tp = '8': is not a number; a number in SI, or an array of them"),
-        ({"tp": ["a"]}, "tp = 'a': is not a number; a number in SI, or an array of them"),
-        ({"schedule": "gpipe"}, "schedule = '..': is a label, which decides what is computed; "
-                                "give it to sweeps.prepare"),
-        ({"gpus": 8}, "gpus = '..': given twice; one axis or one constant"),
-        ({"nodes": 8}, "nodes = '..': are not GPUs, which a call counts; give gpus"),
-        ({"message_bytes": 1e6}, "message_bytes = '..': is of an operation, beside a training "
-                                 "step; a question of its own"),
-        ({"tp": [1, 2], "pp": [1, 2, 4]}, "shapes = 'tp has (2,), pp has (3,)': don't broadcast; "
-                                          "one shape, or what numpy broadcasts"),
-    ],
+    examples(__file__, "refusals"),
 )  # fmt: skip
 def test_refusals(model: Prepared, values: dict[str, Any], line: str) -> None:
     model(tp=1)

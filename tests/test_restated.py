@@ -29,19 +29,13 @@ from sweeps.spec.catalog import load_hardware, load_model
 from sweeps.store.constants import with_constants
 from sweeps.tuner.predict import read_rates
 from tests.cli_runner import Runner
+from tests.tables import examples, keyed
 
 Question = dict[str, Any]
 # How sure an answer is depends on what is known of a run, so on what is given.
 SURENESS = {"unknown_settings", "expected_error", "error_band_samples"}
-MACHINES = (
-    "dgx-h100",
-    "dgx-a100",
-    "gb200-nvl72",
-    "mi300x",
-    "tpu-v5p",
-    "tpu-v5e",
-    "gcp-a3-mega",
-    "trainium2",
+MACHINES = tuple(
+    "dgx-h100 dgx-a100 gb200-nvl72 mi300x tpu-v5p tpu-v5e gcp-a3-mega trainium2".split()
 )
 EXAMPLES = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -82,15 +76,10 @@ def steps(draw: st.DrawFn) -> Question:
         {"model": "llama3-8b"},
         {"model": "qwen3-30b-a3b", "ep": 4, "etp": 1},
         {"parameters": 7e9, "hidden_size": 4096, "layers": 32},
-        {
-            "hidden_size": 4096,
-            "layers": 32,
-            "heads": 32,
-            "vocabulary_size": 32000,
-            "ffn_size": 11008,
-            "gated_mlp": 1,
-            "tied_embeddings": 0,
-        },
+        keyed(
+            "hidden_size=4096 layers=32 heads=32 vocabulary_size=32000 ffn_size=11008 gated_mlp=1 "
+            "tied_embeddings=0"
+        ),
     ]
     plan: list[Question] = [{"tp": 2, "pp": 2, "dp": 4}, {"dp": 16}, {"tp": 8, "dp": 2, "cp": 1}]
     found = draw(st.sampled_from(shape)) | draw(st.sampled_from(plan))
@@ -186,15 +175,10 @@ def test_many_steps_values_given_back(question: Question, data: st.DataObject) -
 
 
 # Values of which each has changed an answer, and hypothesis might not draw today.
-LINKS = {
-    "link": "auto",
-    "mesh_nz": 1,
-    "intra_latency": 8e-7,
-    "intra_bandwidth": 450e9,
-    "inter_latency": 2.7e-6,
-    "inter_bandwidth": 50e9,
-    "hardware": "dgx-h100",
-}
+LINKS = keyed(
+    "link=auto mesh_nz=1 intra_latency=8e-7 intra_bandwidth=450e9 inter_latency=2.7e-6 "
+    "inter_bandwidth=50e9 hardware=dgx-h100"
+)
 TORUS = {"topology": "torus", "mesh_nx": 4, "mesh_ny": 4, "mesh_nz": 4, "link": "auto"}
 
 
@@ -240,14 +224,9 @@ def test_a_dataset_names_values_that_are_taken_back() -> None:
 
 @pytest.mark.thorough
 def test_a_plans_values_given_back() -> None:
-    asked: Question = {
-        "model": "llama3-8b",
-        "gpus": 16,
-        "global_batch_size": 32,
-        "sequence_length": 4096,
-        "recompute": "none",
-        "cp": 1,
-    }
+    asked: Question = keyed(
+        "model=llama3-8b gpus=16 global_batch_size=32 sequence_length=4096 recompute=none cp=1"
+    )
     base = sweeps.plan(**asked)
     assert base.found.answer is not None
     space = base.found.answer.found.space
@@ -338,14 +317,9 @@ def test_an_overlaps_values_given_back(
 
 
 # What `hops` takes where it isn't given, and the machine's links as its table has them.
-HOPS = {
-    "spec": "llama3-8b-hops",
-    "layers": "one",
-    "switching": "cut_through",
-    "algorithm": "nccl",
-    "tensor": "ring",
-    "wiring": "rails",
-}
+HOPS = keyed(
+    "spec=llama3-8b-hops layers=one switching=cut_through algorithm=nccl tensor=ring wiring=rails"
+)
 
 
 @pytest.mark.thorough
@@ -369,19 +343,7 @@ def test_hops_values_given_back(
     assert len(given) >= 4
 
 
-TRAINED = {
-    "model": "qwen3-0.6b",
-    "hardware": "dgx-h100",
-    "global_batch_size": "256",
-    "tp": "1",
-    "sequence_length": "4096",
-    "world_size": "8",
-    "cp": "1",
-    "pp": "1",
-    "micro_batch_size": "4",
-    "zero_stage": "1",
-    "recompute": "none",
-}
+TRAINED = examples(__file__, "trained")
 
 
 @pytest.mark.thorough
@@ -406,12 +368,8 @@ def test_a_purchases_values_given_back() -> None:
         and origins[0].kind != UNKNOWN
         and np.isfinite(every[name])
     }
-    few = (
-        "inter_bandwidth",
-        "channel_efficiency",
-        "matmul_efficiency",
-        "memory_capacity",
-        "dp_overlap",
+    few = tuple(
+        "inter_bandwidth channel_efficiency matmul_efficiency memory_capacity dp_overlap".split()
     )
     assert {*few} <= own.keys()
     own["gpu_hour_price"] = repr(load_hardware("dgx-h100").figures["gpu_hour_price"].value)

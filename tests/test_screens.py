@@ -12,23 +12,12 @@ from sweeps.result import aligned, fitted
 from sweeps.spec.catalog import find_sweep, spec_names
 from sweeps.spec.files import read_toml
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 TRACES = Path(__file__).parent / "data" / "traces"
 NOT_GIVEN = "\nDefaults: "
 STEP = "analysis --model llama3-8b --gpus 64 --seq-len 8192 --global-batch 512"
-COMMANDS = (
-    "collective --N 16 --M 1GiB",
-    "collective --N 8,64 --M 1KiB,1GiB --hardware dgx-h100,dgx-b200",
-    "collective --topology switch --algorithm ring,direct --N 8,64 --M 1MiB",
-    f"{STEP} --tp 8 --pp 2",
-    f"{STEP} --tp 4,8 --pp 1,2 --recompute none,full",
-    "hops",
-    "overlap --kind all --compute 50ms --comm 10ms",
-    "list --topology ring",
-    "catalog dgx-h100",
-    "show ring.all_reduce.ring",
-    "run quickstart --dry-run",
-)
+COMMANDS = examples(__file__, "commands", STEP=STEP)
 
 
 @pytest.fixture
@@ -163,32 +152,7 @@ def test_commands_begin_with_their_answer(cli: Runner) -> None:
     assert output.startswith("  corrected links: 0.2 to 0.58 times the time, just the energy of ")
 
 
-FIRST = (
-    ("collective --N 16 --M 1GiB",
-     r"all_reduce of 1 GiB on 16 ranks: \S+ ms \(-10/\+14 %\), busbw \S+ GB/s, \S+x the lower "),
-    (f"{STEP} --tp 8",
-     rf"\S+ s per step {BAND}, MFU \d+ %, \S+ of 84.9 GB per GPU {BAND}: fits\n  llama3-8b on 64 "),
-    (f"{STEP} --micro-batch 8",
-     rf"\S+ m?s per step {BAND} if the memory sufficed, MFU .* GB per GPU {BAND}: does not fit\n"),
-    ("plan --model llama3-8b --gpus 8 -s 8192 --tp 1 --cp 1 --pp 1",
-     rf"\S+ s per step {BAND}, MFU \d+ %, \S+ of 84.9 GB per GPU {BAND}: fits\n  recommended: "),
-    ("plan --model llama3-405b --gpus 8 -s 8192 --tp 8",
-     r"llama3-405b on 8 GPUs \(dgx-h100\): no plan can run"),
-    ("plan --params 70 --gpus 64",
-     r"recommended: TP=8, PP=4, DP=2, for 70 billion parameters on 64"),
-    ("buy --model llama3-8b --tokens 1T --days 30 --price 2.5 --tp 1 --cp 1 --pp 1",
-     r"\d+ GPUs of dgx-h100: \S+ days \(\S+ %: \S+ to \S+\), \S+ USD; meets"),
-    ("overlap --compute 50ms --comm 10ms --efficiency 0.8",
-     r"overlapped it takes 52 ms rather than 60 ms, 1.154x as fast: 8 ms is hidden \(exact for"),
-    ("normal all_reduce",
-     r"Normal all_reduce of 8 ranks on NVIDIA DGX H100: \S+ µs for 1 KiB, busbw"),
-    ("normal mfu", r"Normal MFU of llama3-70b \(bf16\) on NVIDIA DGX H100: \S+ %, \S+ % to \S+ %"),
-    ("run nccl-measured --no-plot", r"software nccl: median error \d+ %, P90 \d+ % \(928 points\)"),
-    ("run all-reduce-algorithms --no-plot", r"switch: dbt in \d+ %, .* of 470 cases"),
-    ("run llama3-70b-plans --no-plot",
-     r"least step time of 768 cells, memory up to 90 % full: \S+ s, with tp .* \(measured "),
-    ("run tp-overlap --no-plot", r"overlap pays in 100 % of the sizes, most \S+x on "),
-)  # fmt: skip
+FIRST = examples(__file__, "first", BAND=BAND, STEP=STEP)
 
 
 @pytest.mark.thorough_cases(
@@ -207,26 +171,7 @@ def test_the_first_line_is_the_answer(
 
 # Of one value and of several, what every first line says of how sure the answer is.
 SURE = r"±\d+ %|-\d+/\+\d+ %|band not known|exact"
-ANSWERS = (
-    "collective --N 16 --M 1GiB",
-    "collective --N 16,64 --M 1GiB",
-    "collective --topology ring --N 16 --bandwidth 50GB/s --latency 1us --M 1GiB",
-    "analysis --model llama3-8b --gpus 16 --seq-len 8k --global-batch 128",
-    "analysis --model llama3-8b --gpus 16 --seq-len 8k --global-batch 128 --tp 1,2",
-    "plan --model llama3-8b --gpus 8 --seq-len 4096 --tp 1 --cp 1 --pp 1",
-    "plan --model llama3-8b --gpus 8,16 --seq-len 4096 --tp 1 --cp 1 --pp 1",
-    "buy --model qwen3-0.6b --tokens 10B --days 30 --global-batch 256 --tp 1 --cp 1 --pp 1",
-    "tune --model Qwen/Qwen3-0.6B --max-tp-size 2",
-    "run all-reduce-algorithms --no-plot",
-    "run quickstart --no-plot",
-    "hops",
-    "hops --dp 4,8",
-    "hops --hardware dgx-h100,dgx-a100",
-    "overlap --compute 50ms --comm 10ms",
-    "overlap --compute 50ms,60ms --comm 10ms",
-    "overlap --kind all --compute 50ms --comm 10ms",
-    "overlap --compute 0ms,1ms --comm 0ms",
-)
+ANSWERS = examples(__file__, "answers")
 
 
 @pytest.mark.thorough_cases("quickstart", "hops --", every=2)
@@ -249,17 +194,7 @@ def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("line", "output"),
-    [
-        ("trace", "sweeps trace needs FILE; give it, such as 'sweeps trace rank0.json.gz'"),
-        ("buy", "sweeps buy needs --tokens; give it, such as 'sweeps buy --model llama3-70b"),
-        ("docs", "a site needs a folder; give one to make, such as 'sweeps docs site'"),
-        ("normal", "a band needs an operation, or mfu; give one, such as all_reduce"),
-        (
-            "collective --N 8 --M 1MiB --latency 5",
-            "--latency 5: seconds, for it has no unit: no link is as slow; '5 us' or '5 ns'",
-        ),
-    ],
+    ("line", "output"), examples(__file__, "what_a_newcomer_leaves_out_is_said_with_an_example")
 )
 def test_what_a_newcomer_leaves_out_is_said_with_an_example(
     cli: Runner, line: str, output: str

@@ -14,19 +14,14 @@ from sweeps.error_bar import points_of
 from sweeps.errors import InputError
 from sweeps.origin import ASSUMED, GIVEN, SPECIFICATION
 from tests.cli_runner import Runner
+from tests.tables import keyed
 
 # Of a ring of 8 ranks without latency: time = 2 (8 - 1)/8 M/B.
 PURE = {"topology": "ring", "ranks": 8, "message_bytes": 1e9, "latency": 0.0, "bandwidth": 50e9}
-STEP = {
-    "model": "llama3-8b",
-    "hardware": "dgx-h100",
-    "world_size": 16,
-    "tp": 4,
-    "pp": 2,
-    "global_batch_size": 32,
-    "sequence_length": 4096,
-    "zero_stage": 1,
-}
+STEP = keyed(
+    "model=llama3-8b hardware=dgx-h100 world_size=16 tp=4 pp=2 global_batch_size=32 "
+    "sequence_length=4096 zero_stage=1"
+)
 
 
 def test_a_linear_case_is_the_one_known_by_hand() -> None:
@@ -73,13 +68,9 @@ def test_a_step_is_sorted_has_origins_holes_and_what_a_sweep_gives() -> None:
 
 
 def test_a_constant_moves_the_answer_as_if_it_were_given() -> None:
-    asked = {
-        "topology": "hierarchical",
-        "ranks": 64,
-        "message_bytes": 1e8,
-        "hardware": "dgx-h100",
-        "software": "nccl",
-    }
+    asked = keyed(
+        "topology=hierarchical ranks=64 message_bytes=1e8 hardware=dgx-h100 software=nccl"
+    )
     found = sweeps.sensitivity(**asked)
     # An oversubscription that is given counts the leaf switches of the group.
     known = found.constant.values[np.isfinite(found.upper_answer.values)].tolist()
@@ -165,17 +156,10 @@ def test_the_figure_has_a_bar_a_constant_the_longest_on_top(tmp_path: Path) -> N
 def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    asked = {
-        "model": "llama3-8b",
-        "hardware": "dgx-h100",
-        "gpus": 8,
-        "global_batch_size": 64,
-        "sequence_length": 4096,
-        "recompute": "none",
-        "schedule": "one_f_one_b",
-        "cp": 1,
-        "zero_stage": 1,
-    }
+    asked = keyed(
+        "model=llama3-8b hardware=dgx-h100 gpus=8 global_batch_size=64 sequence_length=4096 "
+        "recompute=none schedule=one_f_one_b cp=1 zero_stage=1"
+    )
     plans = sweeps.plan(**asked)
     found = plans.sensitivity
     assert plans.recommended is not None
@@ -201,10 +185,7 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("hardware", "name", "gpus"),
-    [("tpu-v5p", "step_latency", 64)],
-)
+@pytest.mark.parametrize(("hardware", "name", "gpus"), [("tpu-v5p", "step_latency", 64)])
 def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, gpus: int) -> None:
     """Times of messages follow from a library's step."""
     asked = {

@@ -16,6 +16,7 @@ from sweeps.spec.catalog import load_model, model_names
 from sweeps.spec.model import USUAL_LENGTH
 from tests.cli_runner import Runner
 from tests.each import each
+from tests.tables import examples
 
 
 @pytest.fixture
@@ -116,18 +117,7 @@ def test_python_s_plans_take_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "line"),
-    [
-        (
-            'kind = "specification"\nsource = "x"\nsequence_len = 8',
-            "training.sequence_len: no such",
-        ),
-        ('source = "x"\nsequence_length = 8', "training.kind"),
-        (
-            'kind = "specification"\nsource = "x"\nsequence_length = 8.5',
-            "a whole number, 1 or more",
-        ),
-    ],
+    ("table", "line"), examples(__file__, "a_model_file_s_training_is_checked")
 )
 def test_a_model_file_s_training_is_checked(tmp_path: Path, table: str, line: str) -> None:
     text = Path(load_model("llama3-8b").path or "").read_text(encoding="utf-8")

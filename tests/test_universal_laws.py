@@ -19,24 +19,14 @@ from tests.answers import Case, cases
 
 FEW = max(settings.default.max_examples // 8, 1)
 QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=FEW)
-SHARES = (
-    "goodput",
-    "checkpoint_overhead",
-    "rework_fraction",
-    "restart_fraction",
-    "replacement_wait_fraction",
+SHARES = tuple(
+    "goodput checkpoint_overhead rework_fraction restart_fraction replacement_wait_fraction".split()
 )
-TOTALS = (
-    "step_time",
-    "peak_memory",
-    "communication_volume",
-    "communication_energy",
-    "communication_upper_bound",
-    "step_energy",
-    "run_time",
-    "run_cost",
-    "spare_nodes",
-    "mfu",
+TOTALS = tuple(
+    (
+        "step_time peak_memory communication_volume communication_energy communication_upper_bound "
+        "step_energy run_time run_cost spare_nodes mfu"
+    ).split()
 )
 ASKED = tuple(dict.fromkeys((*TOTALS, *PARTS, *SHARES)))
 ROUNDING = 1e-12

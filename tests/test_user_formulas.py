@@ -11,6 +11,8 @@ from pathlib import Path
 import netCDF4
 import pytest
 
+from tests.tables import examples
+
 ROOT = Path(__file__).parents[1]
 OWN = '''
 import numpy as np
@@ -124,17 +126,7 @@ def test_they_are_listed_and_shown(folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_an_algorithm_is_taken_by_name_by_all_and_by_auto(folder: Path) -> None:
-    base = (
-        "collective",
-        "--topology",
-        "ring",
-        "--M",
-        "1e9",
-        "--formulas",
-        "own.py",
-        "--software",
-        "none",
-    )
+    base = tuple("collective --topology ring --M 1e9 --formulas own.py --software none".split())
     verbose = sweeps(*base, "--N", "8", "--algorithm", "magic", "--verbose", cwd=folder)
     assert "ring.all_reduce.magic: Magic: half of a message" in verbose
     assert "= 8/2*800 ns + 0.5*1 GB/(450 GB/s)" in verbose
@@ -188,18 +180,7 @@ def test_they_are_in_a_file_with_their_metadata(folder: Path) -> None:
 @pytest.mark.thorough
 def test_a_formula_of_ones_own_takes_the_place_of_ours(folder: Path) -> None:
     (folder / "other.py").write_text(OTHER, encoding="utf-8")
-    base = (
-        "collective",
-        "--topology",
-        "ring",
-        "--N",
-        "8",
-        "--M",
-        "1e9",
-        "--json",
-        "--software",
-        "none",
-    )
+    base = tuple("collective --topology ring --N 8 --M 1e9 --json --software none".split())
     (ours,) = json.loads(sweeps(*base, cwd=folder))
     (theirs,) = json.loads(sweeps(*base, "--formulas", "other.py", cwd=folder))
     assert theirs["bandwidth_part_s"] == 2 * ours["bandwidth_part_s"]
@@ -286,15 +267,7 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("    return time.nothing\n", "the formula 'slowest' failed: AttributeError"),
-        (
-            "    return time.reshape(-1)[:2]\n",
-            "the formula 'slowest' gave shape (2,) for inputs of",
-        ),
-        ("    return 'x'\n", "the formula 'slowest' failed: ValueError"),
-    ],
+    ("body", "words"), examples(__file__, "a_formula_that_fails_when_it_runs_is_one_line")
 )
 def test_a_formula_that_fails_when_it_runs_is_one_line(folder: Path, body: str, words: str) -> None:
     given = OWN.replace('returns="slowest_time",', 'returns="slowest_time", expression="time",')
@@ -344,20 +317,7 @@ def test_a_formula_may_give_one_number_for_all_cells(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        (
-            "collective --topology switch --algorithm cubic --N 8 --M 1MiB --latency 1us "
-            "--bandwidth 1GB/s --verbose",
-            "switch.all_reduce.cubic: time: no expression follows from its code (cbrt isn't a "
-            "function of expressions); give it time=..\n",
-        ),
-        (
-            "show slowest",
-            "slowest: no expression follows from its code (cbrt isn't a function of expressions); "
-            "give it expression=..\n",
-        ),
-    ],
+    ("line", "words"), examples(__file__, "a_built_in_kernel_that_no_expression_has_is_one_line")
 )
 def test_a_built_in_kernel_that_no_expression_has_is_one_line(line: str, words: str) -> None:
     code = f"""
