@@ -139,6 +139,8 @@ class Graph:
     missing: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
     # What is being made, each after what needs it
     making: dict[tuple[Any, ...], None] = field(default_factory=dict)
+    # By node: the given ones below it that are NaN
+    unknown: dict[int, dict[Node, None]] = field(default_factory=dict)
     # The items of the first builder, from which the others' differ a little; differences, numbered
     first: frozenset[Item] = frozenset()
     views: dict[frozenset[Item], int] = field(default_factory=dict)
@@ -161,9 +163,8 @@ class Graph:
             {key: nodes[id(one)] for key, one in self.interned.items()},
             {key: bound(one) for key, one in self.made.items()},
             dict(self.missing),
-            {},
-            self.first,
-            self.views,
+            first=self.first,
+            views=self.views,
         )
 
 

@@ -19,7 +19,7 @@ from overhead.arrays import NAMESPACES, in_numpy, using, xp
 from overhead.choose import best_of, keep_least
 from overhead.formula import Formula
 from overhead.graph import Node
-from sweeps.engine.grid import Array, Grid, LabelCase, Region, cut
+from sweeps.engine.grid import BESIDE, Array, Grid, LabelCase, Region, cut
 from sweeps.errors import InputError, fault
 
 # Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it
@@ -27,6 +27,8 @@ from sweeps.errors import InputError, fault
 BLOCK_CELLS = 1 << 17
 # Cells up to which a node is computed once and kept, rather than again for each block.
 WHOLE_CELLS = 1 << 18
+# Cells up to which a value is shared among sets of labels: of more, computing outweighs the calls.
+SHARED_CELLS = 1 << 10
 # What would be computed again for later blocks is kept up to so many times as many.
 RETURNING = 2
 # Reasons are kept up to so many times as many: 64 MiB.
@@ -180,8 +182,11 @@ class Evaluator:
         self.shape = tuple(self.sizes.values()) or (1,)
         fixed_dims = {grid.names[position] for position in self.fixed}
         self._fixed_dims = frozenset(fixed_dims)
-        shared = grid.cells == 1 and self.limits.arrays is None
-        self._whole: dict[int, Any] = grid.values if shared else {}
+        # Values that another set of labels may have computed, by the dimensions of nodes
+        self._shared: dict[frozenset[str], dict[int, Any]] = {}
+        self._shares = self.limits.arrays is None and not self.points
+        one = grid.cells == 1 and self.limits.arrays is None
+        self._whole: dict[int, Any] = grid.values if one else {}
         self._kept: dict[int, Any] = {}
         self._cells: dict[int, int] = {}
         self._small: dict[int, bool] = {}
@@ -235,7 +240,7 @@ class Evaluator:
             return self._part(node, self._given(node), region or self.everything)
         whole = self._whole.get(id(node))
         if whole is None and self.small(node):
-            whole = self._whole[id(node)] = self._run(node, None)
+            whole = self._whole[id(node)] = self._once(node)
         if whole is not None:
             return whole if region is None else self._part(node, whole, region)
         if region is None:
@@ -253,6 +258,21 @@ class Evaluator:
         part = self._least(node, region) if in_place else self._run(node, region)
         self._parts[id(node)] = (where, part)
         return part
+
+    def _once(self, node: Node) -> Any:
+        """Return a small node's value at all points; another set of labels may have it already."""
+        if not self._shares or self.cells(node) > SHARED_CELLS:
+            return self._run(node, None)
+        shared = self._shared.get(node.dims)
+        if shared is None:
+            shared = self._shared[node.dims] = self.grid.known(node.dims, self.fixed)
+        value = shared.get(id(node))
+        if value is None:
+            value = self._run(node, None)
+            if self.grid.room > 0:
+                shared[id(node)] = value
+                self.grid.room -= BESIDE + self.cells(node)
+        return value
 
     def known(self, node: Node, region: Region) -> Any:
         """Return a node's value over a region if it is at hand; None where it isn't."""
@@ -358,6 +378,7 @@ class Evaluator:
     def merge(self) -> None:
         """Compute nodes of the same value once: it takes a look at those that are kept whole."""
         self._twins = Twins(self) if self.limits.arrays is None else None
+        self._shares = False  # What twins are made of is there as long as they are
 
     def keep(self, node: Node, value: Array) -> None:
         """Keep the value of a node at all points."""

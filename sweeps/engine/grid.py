@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ Picking = tuple[slice | NDArray[np.int64], ...]
 # Values over several axes: the axes' names, in order, and an array of these dimensions.
 Field = tuple[tuple[str, ...], Array]
 
+# Cells of the values that sets of labels share, each counted as so many more: 16 MiB.
+ROOM, BESIDE = 1 << 21, 16
+
 
 class Grid:
     """The open grid of some axes: every column shaped to broadcast along its own dimension."""
@@ -41,8 +45,11 @@ class Grid:
         # Without axes one dimension of one cell: numpy gives scalars, not arrays, for none.
         self.shape = lengths or (1,)
         self.constants = dict(constants)
-        # Of a grid of one cell what is known, by node: each is computed once, whoever asks for it.
+        # What is known of nodes at all their points: each is computed once, whoever asks for it.
         self.values: dict[int, Any] = {}
+        # The same of nodes along dimensions of which one point is held, by these points
+        self._held: dict[tuple[tuple[int, int], ...], dict[int, Any]] = {(): self.values}
+        self.room = ROOM
         self.columns: dict[str, Array] = {}
         self.dims: dict[str, frozenset[str]] = {}
         for position, axis in enumerate(self.axes):
@@ -84,7 +91,14 @@ class Grid:
         """Return an algorithm's cost as a function of its inputs."""
         return costing(algorithm)
 
-    @property
+    def known(self, dims: frozenset[str], fixed: Mapping[int, slice]) -> dict[int, Any]:
+        """Return what is known of nodes over some dimensions, where some points are held."""
+        if self.cells == 1:
+            return self.values
+        held = ((place, part.start) for place, part in fixed.items() if self.names[place] in dims)
+        return self._held.setdefault(tuple(held), {})
+
+    @cached_property
     def cells(self) -> int:
         """Cells of the whole grid."""
         return int(np.prod([int(n) for n in self.shape], dtype=object))

@@ -376,23 +376,34 @@ class Program:
         region = [slice(0, min(2, length)) for length in grid.shape]
         for position, part in case.fixed.items():
             region[position] = part
-        memo = self._trials.setdefault(tuple(p.start for p in region), {})
-        memo = grid.values if grid.cells == 1 else memo
+        memos: dict[frozenset[str], dict[int, Any]] = {}
 
         def value(one: Node) -> Any:
-            if id(one) not in memo:
-                if one.given is not None:
-                    memo[id(one)] = cut(one.given, tuple(region))
-                else:
-                    assert one.run is not None
-                    memo[id(one)] = one.run(*(value(x) for x in one.inputs))
-            return memo[id(one)]
+            if one.given is not None:
+                return cut(one.given, tuple(region))
+            memo = memos.get(one.dims)
+            if memo is None:
+                memo = memos[one.dims] = self._tried(one.dims, case.fixed)
+            known = memo.get(id(one))
+            if known is None:
+                assert one.run is not None
+                known = memo[id(one)] = one.run(*[value(x) for x in one.inputs])
+            return known
 
         with settings(self.grid.shape[-1]):
             return value(node)
 
+    def _tried(self, dims: frozenset[str], fixed: Mapping[int, slice]) -> dict[int, Any]:
+        """Return what trials know of nodes over some dimensions: all there is of short ones."""
+        grid = self.grid
+        own = {place: part for place, part in fixed.items() if grid.names[place] in dims}
+        if all(grid.sizes[dim] <= 2 or grid.position(dim) in own for dim in dims):
+            return grid.known(dims, own)
+        starts = tuple((place, part.start) for place, part in own.items())
+        return self._trials.setdefault(starts, {})
+
     @cached_property
-    def _trials(self) -> dict[tuple[int, ...], dict[int, Any]]:
+    def _trials(self) -> dict[tuple[tuple[int, int], ...], dict[int, Any]]:
         return {}
 
     def _switched(self, keys: Sequence[tuple[LabelCase, Any]]) -> frozenset[str]:

@@ -100,8 +100,9 @@ def notes(
     wanted: Mapping[str, Node],
     perhaps: Callable[[str], Node | None],
     bits: Mapping[str, int],
+    known: dict[int, dict[Node, None]],
 ) -> Iterator[Note]:
-    """Yield the reasons that concern some quantities of a cell alone."""
+    """Yield the reasons that concern some quantities of a cell alone; `known`: `Graph.unknown`."""
     if set(wanted) & set(NOT_OF_ONE_RANK):
         ranks, time = perhaps("ranks"), perhaps("time")
         if ranks is not None and (ranks.given is None or np.any(ranks.given == 1.0)):
@@ -110,14 +111,34 @@ def notes(
             yield _note(time, bits[NO_TIME], lambda values: values == 0.0)
     if "chunks" in wanted:
         yield _note(wanted["chunks"], bits[NOT_CHUNKED], _isnan)
-    yield from unknowns(wanted.values(), bits[NOT_KNOWN])
+    yield from unknowns(wanted.values(), bits[NOT_KNOWN], known)
 
 
-def unknowns(wanted: Iterable[Node], bit: int) -> Iterator[Note]:
+def unknowns(
+    wanted: Iterable[Node], bit: int, known: dict[int, dict[Node, None]]
+) -> Iterator[Note]:
     """Yield what is given as NaN and taken by quantities, with a bit where it is."""
-    for node in given_below(wanted):
+    found: dict[Node, None] = {}
+    for node in wanted:
+        found |= _unknown_below(node, known)
+    for node in found:
+        yield _note(node, bit, _isnan)
+
+
+def _unknown_below(node: Node, known: dict[int, dict[Node, None]]) -> dict[Node, None]:
+    """Return the given nodes with NaN on which a node depends: sets of labels share most nodes."""
+    found = known.get(id(node))
+    if found is None:
+        found = {}
         if node.given is not None and np.isnan(node.given).any():
-            yield _note(node, bit, _isnan)
+            found = {node: None}
+        for one in node.inputs:
+            below = known.get(id(one))
+            below = _unknown_below(one, known) if below is None else below
+            if below:
+                found = {**found, **below}
+        known[id(node)] = found
+    return found
 
 
 def _note(node: Node, bit: int, test: Callable[[Array], Array]) -> Note:
@@ -163,7 +184,8 @@ def status(
         return builder.either([*shared, builder.everywhere(faults[NOT_DEFINED])])
     if lacking:
         shared.append(builder.everywhere(faults[NOT_OF_NETWORK]))
-    shared += [noted(builder, note) for note in notes(wanted, builder.perhaps, faults)]
+    every = notes(wanted, builder.perhaps, faults, builder.graph.unknown)
+    shared += [noted(builder, note) for note in every]
     each = [builder.faults(algorithm.requires, faults) for algorithm in found]
     if len(each) > 1:
         # A choice fails only where no candidate is defined.
@@ -261,7 +283,8 @@ def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str,
             each.append(builder.faults((one,), faults))
         except Missing:
             continue
-    each += [noted(builder, unknown) for unknown in unknowns(nodes.values(), faults[NOT_KNOWN])]
+    lacking = unknowns(nodes.values(), faults[NOT_KNOWN], builder.graph.unknown)
+    each += [noted(builder, unknown) for unknown in lacking]
     # Small ones first, so that few nodes are as large as all axes together.
     each.sort(key=lambda node: builder.space.size(node.dims))
     return builder.either(each) if each else builder.everywhere(0)

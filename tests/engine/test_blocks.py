@@ -181,6 +181,8 @@ def test_what_blocks_come_back_to_is_computed_once(whole: int, times: int) -> No
     program = plan_of({**axes, **own}, ["time"])
     expected = program.evaluate()["time"]
     assert expected.shape == (2, 3, 5, 7)
+    program = plan_of({**axes, **own}, ["time"])  # Nothing of it is known but by trials
+    assert program.variables
     runs = counted(node for node in program.nodes() if node.name == "bandwidth_time")
     program.limits = Limits(block=35, whole=whole)
     np.testing.assert_array_equal(program.evaluate()["time"], expected)
@@ -195,7 +197,7 @@ def test_reasons_of_cases_are_found_once_for_all_variables() -> None:
         "zero_stage": [0, 1],
         "tp": [3, 4],
         "micro_batch_size": [1, 2],
-        "sequence_length": [2048, 4096],
+        "sequence_length": [2048, 4096, 8192],  # More than trials look at
     }
     constants = keyed("model=llama3-8b hardware=dgx-h100 world_size=16 pp=2 global_batch_size=64")
     program = prepare({"quantities": quantities, "axes": axes, "constants": constants}).program
