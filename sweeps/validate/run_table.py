@@ -512,6 +512,7 @@ def _settings(
 def settings_of(run: Run, rules: Iterable[Rule]) -> Settings:
     """Return what rules say of a run."""
     found = Settings()
+    stated = {NUMBERS.get(name) or name for name in run.numbers}
     for rule in rules:
         matches = _matches(run, rule)
         if matches is None:
@@ -524,7 +525,10 @@ def settings_of(run: Run, rules: Iterable[Rule]) -> Settings:
             found.numbers |= {name: float(text) for name, text in groups.items() if text}
         found.options |= dict.fromkeys(rule.options)
         found.without |= dict.fromkeys(rule.without)
-        found.assumed |= dict.fromkeys(rule.assumed)
+        # Usual is what a row doesn't say, so that nothing is assumed where it does.
+        found.assumed |= {
+            name: None for name in rule.assumed if name not in rule.usual or name not in stated
+        }
         found.skip = found.skip or rule.skip
         found.read |= set(rule.where)
     return found

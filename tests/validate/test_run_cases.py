@@ -255,3 +255,14 @@ def test_a_count_of_parameters_is_enough_for_states() -> None:
     assert one.labels["shapes"] == "unknown"
     assert one.numbers["parameters"] == 7.5e9
     assert one.measured == 31.4e9
+
+
+@pytest.mark.parametrize(("stated", "parallel"), [(None, 1), (0, 0), (1, 1)])
+def test_stated_sequence_parallelism_is_not_assumed(stated: int | None, parallel: int) -> None:
+    """A table may state it by the quantity's name, as numbers, instead of words in ``sp``."""
+    one = run(sp=None)
+    if stated is not None:
+        one = Run(one.line, one.texts, {**one.numbers, "sequence_parallel": float(stated)})
+    found = cases_of_runs([one]).cases[0]
+    assert found.numbers["sequence_parallel"] == parallel
+    assert ("sequence_parallel" in found.assumed) == (stated is None)
