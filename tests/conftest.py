@@ -1,4 +1,4 @@
-"""Hypothesis profiles: ``HYPOTHESIS_PROFILE=deep`` searches longer, and elsewhere each time."""
+"""Fixtures, and profiles: ``HYPOTHESIS_PROFILE=deep`` searches longer, and elsewhere each time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from tests.cli_runner import Runner
+    from tests.refusals import Refused
 
 # Tests start a few hundred processes: each would compile all modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -28,6 +33,28 @@ LIMITED = "TESTS_LIMIT_CPU" in os.environ
 settings.register_profile("dev", max_examples=20, deadline=None, derandomize=True, database=None)
 settings.register_profile("deep", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Runner:
+    """Run commands in a folder of the test's own."""
+    from tests.cli_runner import Runner
+
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Refused:
+    """Run commands that must be refused, in a folder of the test's own."""
+    from tests.refusals import Refused
+
+    monkeypatch.chdir(tmp_path)
+    return Refused(capsys)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,14 +18,6 @@ BARE = "analysis --params 7e9"
 SIZES = "--seq-length 1024 --hidden-size 4096"
 
 
-@pytest.fixture
-def refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Refused:
-    monkeypatch.chdir(tmp_path)
-    return Refused(capsys)
-
-
 # Plans that can't be.
 
 

@@ -24,14 +24,6 @@ from tests.cli_runner import Runner
 PLAIN = ("minimum", "maximum", "ceil", "floor", "where", "sqrt", "log2", "exp", "expm1")
 
 
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 # How it comes about.
 
 

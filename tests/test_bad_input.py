@@ -11,15 +11,6 @@ import sweeps
 from tests.refusals import BASE, Refused, one
 from tests.tables import examples
 
-
-@pytest.fixture
-def refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Refused:
-    monkeypatch.chdir(tmp_path)
-    return Refused(capsys)
-
-
 # Numbers.
 
 

@@ -19,15 +19,6 @@ from overhead.labels import COLLECTIVES
 from tests.cli_runner import Runner
 from tests.tables import examples
 
-
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 # One cell: a report for a person.
 
 

@@ -39,14 +39,6 @@ at = { ranks = 16 }
 """
 
 
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 def started(*args: str, cwd: Path, code: str = "", **options: Any) -> subprocess.Popen[str]:
     """Start a command, or some code, in a process of its own."""
     return subprocess.Popen(

@@ -32,14 +32,6 @@ that = "busbw > 1 GB/s"
 """
 
 
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 def test_what_is_asserted_is_read() -> None:
     one = read_contract(" step_time<=8 s")
     assert (one.name, one.sign, one.value, one.units) == ("step_time", "<=", 8.0, "s")

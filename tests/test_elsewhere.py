@@ -17,11 +17,6 @@ from tests.cli_runner import Runner
 from tests.tables import examples, keyed
 
 
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 def test_names_of_elsewhere_are_none_of_ours_and_mean_one_of_ours() -> None:
     ours = {*VOCABULARY, *LABELS, "model", "hardware"}
     for name, meant in read_names().items():

@@ -12,12 +12,6 @@ from sweeps.cli import flags
 from tests.cli_runner import Runner
 from tests.each import each
 
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 PLAN = "--model llama3-8b --num-gpus 8 --seq-length 4096 --global-batch 8"
 
 

@@ -24,14 +24,6 @@ BANNED = examples(__file__, "banned")
 KEPT = {"ends_groups", "ends_ranks"}
 
 
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 SPEC = """
 title = "wire_time is prose here"
 quantities = ["wire_time"]

@@ -43,11 +43,6 @@ CASES: list[tuple[str, tuple[str, ...], Mapping[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 @pytest.mark.thorough_cases("plan", "analysis", "hops", "normal", "collective0")
 @pytest.mark.parametrize(
     ("name", "arguments", "options", "line"), CASES, ids=[case[0] for case in CASES]

@@ -30,14 +30,6 @@ def magic(ranks):
 '''
 
 
-@pytest.fixture
-def cli(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 def said(done: str) -> str:
     return " ".join(done.split())
 

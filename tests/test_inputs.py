@@ -19,11 +19,6 @@ PLAN = f"plan {MODEL} --pp 1 --cp 1"
 ANALYSIS = f"analysis {MODEL} --tp 8"
 
 
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "meant"), examples(__file__, "tokens_are_counted_as_people_do")
 )

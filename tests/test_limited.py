@@ -24,11 +24,6 @@ OF_8B: dict[str, Any] = keyed(
 )
 
 
-@pytest.fixture
-def sweeps_run(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 def one(quantity: str, **given: Any) -> float:
     """Return one quantity of one configuration."""
     return float(sweeps.sweep([quantity], **{**OF_8B, **given})[quantity])
@@ -217,18 +212,18 @@ def test_measured_steps_that_tell_nothing_are_refused(given: dict[str, Any], sai
 
 
 @pytest.mark.thorough
-def test_python_and_commands_fit_alike(sweeps_run: Runner) -> None:
+def test_python_and_commands_fit_alike(cli: Runner) -> None:
     line = (
         "--model llama3-8b --gpus 8 --framework torchtitan --global-batch-size 64 --seq-len 8192 "
         "--measured-step 10s"
     )
-    (record,) = sweeps_run(f"analysis {line} --json").records
+    (record,) = cli(f"analysis {line} --json").records
     ratio = fitted(global_batch_size=64, measured_step_time=10.0)
     assert record["step_time_s"] == pytest.approx(10.0, rel=1e-9)
-    output = " ".join(sweeps_run(f"analysis {line}").out.split())
+    output = " ".join(cli(f"analysis {line}").out.split())
     assert f"clock ratio {ratio:.3g}: fitted to the step of 10 s" in output
     assert f"--clock-ratio {ratio:.4g} --measured-step 10s" in output
-    plan = sweeps_run(f"plan {line} --measured-plan tp=1")
+    plan = cli(f"plan {line} --measured-plan tp=1")
     assert f"clock ratio {ratio:.3g}: fitted to the step of 10s" in " ".join(plan.out.split())
     found = sweeps.plan(
         **{**OF_8B, "global_batch_size": 64}, measured_step_time=10.0, measured_plan={"tp": 1}
@@ -237,8 +232,7 @@ def test_python_and_commands_fit_alike(sweeps_run: Runner) -> None:
     assert found.recommended["clock_ratio"] == pytest.approx(ratio, rel=1e-9)
     free = line.replace("--measured-step 10s", "--json")
     times = {
-        sweeps_run(f"plan {free} {more}").records[0]["step_time_s"]
-        for more in ("", "--measured-step 0")
+        cli(f"plan {free} {more}").records[0]["step_time_s"] for more in ("", "--measured-step 0")
     }
     assert len(times) == 1
     for wrong, why in (
@@ -247,7 +241,7 @@ def test_python_and_commands_fit_alike(sweeps_run: Runner) -> None:
         (f"{line} --measured-plan tp=1 --clock-ratio 0.8", "is given, which it tells"),
         (line.replace("--measured-step 10s", "--measured-plan tp=1"), "the time of its step"),
     ):
-        done = sweeps_run(f"plan {wrong}", fine=False)
+        done = cli(f"plan {wrong}", fine=False)
         assert done.code == 2
         assert why in " ".join(done.err.split())
 
@@ -307,9 +301,7 @@ def test_launch_files_tell_scales_and_determinism(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_launch_files_are_written_with_scales_and_determinism(
-    sweeps_run: Runner, tmp_path: Path
-) -> None:
+def test_launch_files_are_written_with_scales_and_determinism(cli: Runner, tmp_path: Path) -> None:
     line = "plan --model llama3-8b --gpus 8 -b 64 -s 4096 --tp 1 --precision fp8 --save"
     for options, name, lines in (
         (
@@ -324,6 +316,6 @@ def test_launch_files_are_written_with_scales_and_determinism(
         ),
     ):
         folder = tmp_path / name
-        sweeps_run(f"{line} {folder} {options}")
+        cli(f"{line} {folder} {options}")
         text = (folder / name).read_text(encoding="utf-8")
         assert [one for one in lines if one not in text] == []

@@ -13,17 +13,6 @@ from tests.cli_runner import Runner
 from tests.refusals import Refused, one
 from tests.tables import examples
 
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
-@pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
-    return Refused(capsys)
-
-
 STEP = "analysis --model llama3-8b --seq-len 4096"
 SMALL = "plan --model llama3-8b -b 64 -s 4k --tp 1 --pp 1 --cp 1 --zero-stage 1 --recompute none"
 

@@ -21,11 +21,6 @@ COMMANDS = examples(__file__, "commands", STEP=STEP)
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
-@pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Give commands a terminal of 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")

@@ -19,11 +19,6 @@ from tests.each import each
 from tests.tables import examples
 
 
-@pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 @each("name", model_names())
 def test_what_publications_say_is_whole_and_sourced(name: str) -> None:
     trained = load_model(name).trained
@@ -72,26 +67,24 @@ def test_a_model_beside_others_is_as_alone() -> None:
             assert every[one].sel(model=name).item() == alone[one].item(), (name, one)
 
 
-def test_analysis_says_the_length_that_it_takes(sweeps: Runner) -> None:
+def test_analysis_says_the_length_that_it_takes(cli: Runner) -> None:
     line = "analysis --model llama3-8b --hardware dgx-h100 --gpus 8 --tp 8"
-    taken = sweeps(f"{line} --show defaults").out
+    taken = cli(f"{line} --show defaults").out
     assert "of 8192 tokens" in taken
     assert "on over 15T tokens (llama3-8b)\n      sequence_length = 8192\n" in taken
-    (first,), (second,) = (
-        sweeps(f"{line} --json {more}").records for more in ("", "--seq-len 8192")
-    )
+    (first,), (second,) = (cli(f"{line} --json {more}").records for more in ("", "--seq-len 8192"))
     assert {k: v for k, v in first.items() if isinstance(v, float)} == {
         k: v for k, v in second.items() if isinstance(v, float)
     }
 
 
 @pytest.mark.thorough
-def test_plan_takes_it_and_the_usual_where_none_is_known(sweeps: Runner) -> None:
+def test_plan_takes_it_and_the_usual_where_none_is_known(cli: Runner) -> None:
     line = "plan --hardware dgx-h100 --gpus 8 --batch-size 64"
-    assert "--seq-len 8192 (as llama3-8b was trained)" in sweeps(f"{line} --model llama3-8b").out
-    assert "Defaults: --seq-len 4096" in sweeps(f"{line} --model llama3.2-1b").out
+    assert "--seq-len 8192 (as llama3-8b was trained)" in cli(f"{line} --model llama3-8b").out
+    assert "Defaults: --seq-len 4096" in cli(f"{line} --model llama3.2-1b").out
     taken, given = (
-        sweeps(f"{line} --model llama3-8b --json {more}").records for more in ("", "--seq-len 8k")
+        cli(f"{line} --model llama3-8b --json {more}").records for more in ("", "--seq-len 8k")
     )
     assert taken == given
 
@@ -131,9 +124,9 @@ def test_a_model_file_s_training_is_checked(tmp_path: Path, table: str, line: st
     assert np.isclose(load_model(own).trained["sequence_length"].value, 512)
 
 
-def test_the_catalogue_tells_it(sweeps: Runner) -> None:
-    out = sweeps("catalog llama3-405b").out
+def test_the_catalogue_tells_it(cli: Runner) -> None:
+    out = cli("catalog llama3-405b").out
     assert "its training: The Llama 3 herd of models" in " ".join(out.split())
     assert "in a sequence of 8,192" in out
-    assert "in a sequence of 4,096" in sweeps("catalog grok-1").out
-    assert "in a sequence of 512" in sweeps("catalog llama3-405b --seq-len 512").out
+    assert "in a sequence of 4,096" in cli("catalog grok-1").out
+    assert "in a sequence of 512" in cli("catalog llama3-405b --seq-len 512").out

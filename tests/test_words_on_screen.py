@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -32,14 +31,6 @@ LINES = tuple(
         )
     )
 )
-
-
-@pytest.fixture
-def cli(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
 
 
 @pytest.mark.thorough_cases("run ", "hops", "buy", "tune", "plan", "analysis", "normal", every=2)

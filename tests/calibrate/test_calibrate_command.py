@@ -28,21 +28,13 @@ TRUE = keyed(
 
 
 @pytest.fixture
-def run(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
-@pytest.fixture
 def logs(tmp_path: Path) -> str:
     return shlex.join(write_logs(tmp_path, timed(GROUPS, TRUE, noise=0.01, seed=5), GROUPS))
 
 
 @pytest.mark.thorough
-def test_report_and_files(run: Runner, logs: str) -> None:
-    done = run(f"calibrate {logs} --show fit --write mine.toml --output rows.nc --plot")
+def test_report_and_files(cli: Runner, logs: str) -> None:
+    done = cli(f"calibrate {logs} --show fit --write mine.toml --output rows.nc --plot")
     assert "Defaults: --hardware dgx-h100" in done.out
     assert "channel_efficiency (achievable fraction of link" in done.out
     assert "slow links" in done.out
@@ -61,23 +53,23 @@ def test_report_and_files(run: Runner, logs: str) -> None:
     assert 0.0 < share.uncertainty < 0.2
     for word in ("all_reduce-8x1.log", "69 rows", "nccl-tests 2.17.6", "0.824 before"):
         assert word in share.source
-    assert run("catalog mine.toml").out
+    assert cli("catalog mine.toml").out
 
 
-def predicted(run: Runner, operation: str, ranks: int, sizes: str, more: str = "") -> list[float]:
-    rows = run(
+def predicted(cli: Runner, operation: str, ranks: int, sizes: str, more: str = "") -> list[float]:
+    rows = cli(
         f"collective --op {operation} --N {ranks} --M {sizes} --hardware mine.toml --csv {more}"
     ).rows
     return [float(row["latency_s"]) for row in rows]
 
 
-def test_the_written_file_predicts_what_the_fit_does(run: Runner, logs: str) -> None:
+def test_the_written_file_predicts_what_the_fit_does(cli: Runner, logs: str) -> None:
     found = calibrate(CalibrationRequest(logs=shlex.split(logs), hardware="dgx-h100"))
     write_hardware(found, Path("mine.toml").absolute())
     for index, (operation, ranks, _) in enumerate(GROUPS):
         own = found.rows.case == index
         sizes = ",".join(f"{size:.0f}" for size in found.rows.message_bytes[own])
-        times = predicted(run, operation, ranks, sizes)
+        times = predicted(cli, operation, ranks, sizes)
         assert times == pytest.approx(found.fit.after[own].tolist(), rel=1e-9)
 
 
@@ -88,7 +80,7 @@ PUBLISHED = [test for test in read_table_log(TABLE) if len({row.size for row in 
 @pytest.mark.parametrize(
     "test", PUBLISHED, ids=lambda one: f"{one.part}-{one.hardware}-{one.operation}-{one.ranks}"
 )
-def test_a_calibrated_machine_answers_as_each_published_log(run: Runner, test: LogTest) -> None:
+def test_a_calibrated_machine_answers_as_each_published_log(cli: Runner, test: LogTest) -> None:
     """At the log's own sizes the collective command is within the fit's error of it."""
     head = "collective,ranks,nodes,inter_bandwidth_GB/s,message_bytes,time_s"
     case = f"{test.operation},{test.ranks},{test.nodes},{test.card / 1e9}"
@@ -101,7 +93,7 @@ def test_a_calibrated_machine_answers_as_each_published_log(run: Runner, test: L
     sizes = dict.fromkeys(f"{row.size:.0f}" for row in test.rows)
     node = f"--gpus-per-node {test.ranks // test.nodes} --inter-bandwidth {test.card / 1e9}GB/s"
     node = node if test.nodes > 1 else ""
-    times = predicted(run, test.operation, test.ranks, ",".join(sizes), node)
+    times = predicted(cli, test.operation, test.ranks, ",".join(sizes), node)
     by_size = dict(zip(map(float, sizes), times, strict=True))
     errors = [abs(by_size[row.size] / row.time - 1.0) for row in test.rows]
     fitted = np.abs(found.fit.after / found.rows.time - 1.0)
@@ -110,8 +102,8 @@ def test_a_calibrated_machine_answers_as_each_published_log(run: Runner, test: L
 
 
 @pytest.mark.thorough
-def test_times_at_other_sizes(run: Runner, logs: str) -> None:
-    found = json.loads(run(f"calibrate {logs} --at 3MiB,96MiB --json").out)
+def test_times_at_other_sizes(cli: Runner, logs: str) -> None:
+    found = json.loads(cli(f"calibrate {logs} --at 3MiB,96MiB --json").out)
     assert [len(one["predicted_time_s"]) for one in found["at"]] == [2, 2, 2]
     model = Model(rows_of_groups(GROUPS, (3 * 2.0**20, 96 * 2.0**20)), machine_for("dgx-h100"))
     times = [time for one in found["at"] for time in one["predicted_time_s"]]
@@ -119,20 +111,20 @@ def test_times_at_other_sizes(run: Runner, logs: str) -> None:
 
 
 @pytest.mark.thorough
-def test_strict_is_an_exit_code(run: Runner) -> None:
+def test_strict_is_an_exit_code(cli: Runner) -> None:
     group = ("all_reduce", 8, 1)
     for name, share, code in (("fine.log", 0.693, 0), ("slow.log", 0.4, 1)):
         true = {"nvls_efficiency": share, "channel_efficiency": share}
         Path(name).write_text(log_text(timed([group], true), group))
-        assert run(f"calibrate {name}").code == 0
-        assert run(f"calibrate {name} --strict", fine=code == 0).code == code
+        assert cli(f"calibrate {name}").code == 0
+        assert cli(f"calibrate {name} --strict", fine=code == 0).code == code
 
 
 @pytest.mark.thorough
-def test_records(run: Runner, logs: str) -> None:
-    rows = run(f"calibrate {logs} --csv").rows
+def test_records(cli: Runner, logs: str) -> None:
+    rows = cli(f"calibrate {logs} --csv").rows
     assert len(rows) == len(GROUPS) * len(SIZES)
-    record = json.loads(run(f"calibrate {logs} --json --placement both").out)
+    record = json.loads(cli(f"calibrate {logs} --json --placement both").out)
     assert len(record["rows"]) == 2 * len(rows)
     fitted = {one["name"]: one["fitted"] for one in record["constants"]}
     assert fitted["channel_efficiency"] == pytest.approx(TRUE["channel_efficiency"], rel=0.1)
@@ -140,52 +132,52 @@ def test_records(run: Runner, logs: str) -> None:
     assert [one["collective"] for one in record["verdicts"]] == [name for name, _, _ in GROUPS]
 
 
-def test_nothing_is_overwritten(run: Runner, logs: str) -> None:
+def test_nothing_is_overwritten(cli: Runner, logs: str) -> None:
     for name in ("mine.toml", "rows.nc", "outputs/calibrate.png"):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text("mine")
     for options in ("--write mine.toml", "--output rows.nc", "--plot"):
-        done = run(f"calibrate {logs} {options}", fine=False)
+        done = cli(f"calibrate {logs} {options}", fine=False)
         assert done.code == 2
         assert "exists already" in done.err
         assert done.out == ""
     assert Path("mine.toml").read_text() == "mine"
-    run(f"calibrate {logs} --write mine.toml --overwrite")
+    cli(f"calibrate {logs} --write mine.toml --overwrite")
     assert load_hardware("mine.toml").name == "mine"
 
 
-def test_slow_links_and_odd_sizes_are_told(run: Runner) -> None:
+def test_slow_links_and_odd_sizes_are_told(cli: Runner) -> None:
     group = ("all_reduce", 8, 1)
     rows = timed([group], {"channel_efficiency": 0.4, "nvls_efficiency": 0.35})
     rows.time[8] *= 3.0
     Path("slow.log").write_text(log_text(rows, group))
-    screen = run("calibrate slow.log").out.splitlines()
+    screen = cli("calibrate slow.log").out.splitlines()
     assert screen[0].startswith("UNHEALTHY: sizes out of line, slow links: all_reduce of 8 ranks")
     assert sum(row.endswith("  SLOW") for row in screen) == 1
     assert len(screen) <= 40
     assert screen[-1].startswith("More: --show fit,rows,sources")
-    out = run("calibrate slow.log --show rows,sources").out
+    out = cli("calibrate slow.log --show rows,sources").out
     assert "slow.log all_reduce 8: sizes out of line, slow links" in out
     assert "times slower than" in out
     assert "curves of the same operation, ranks, nodes and network" in out
     assert "nccl-collectives" in out
 
 
-def test_wrong_results_are_told_and_left_out(run: Runner) -> None:
+def test_wrong_results_are_told_and_left_out(cli: Runner) -> None:
     group = ("all_reduce", 8, 1)
     text = log_text(timed([group], {}), group).replace("       0\n", "       7\n", 1)
     text = text.replace("       0  ", "       7  ", 1)
     Path("wrong.log").write_text(text)
-    out = run("calibrate wrong.log").out
+    out = cli("calibrate wrong.log").out
     assert "rows with wrong results, left out of the fit: 1" in out
     assert "all_reduce of 1 KiB out-of-place: 7 wrong elements" in out
 
 
 @pytest.mark.parametrize(("line", "said"), examples(__file__, "faults_are_one_line"))
-def test_faults_are_one_line(run: Runner, line: str, said: str) -> None:
+def test_faults_are_one_line(cli: Runner, line: str, said: str) -> None:
     group = ("all_reduce", 8, 1)
     Path("a.log").write_text(log_text(timed([group], {}), group))
-    done = run(line, fine=False)
+    done = cli(line, fine=False)
     assert done.code == 2
     assert said in done.err
     assert len(done.err.splitlines()) == 1

@@ -15,17 +15,9 @@ from tests.cli_runner import Runner
 from tests.tables import examples
 
 
-@pytest.fixture
-def run(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
-def test_bands_hold_what_was_published(run: Runner) -> None:
+def test_bands_hold_what_was_published(cli: Runner) -> None:
     """Of eight H100, both published logs; their band is no wider than three."""
-    rows = run("normal all_reduce --ranks 8 --hardware dgx-h100 --M 512B:8GiB:x2 --csv").rows
+    rows = cli("normal all_reduce --ranks 8 --hardware dgx-h100 --M 512B:8GiB:x2 --csv").rows
     own = {float(row["message_bytes"]): row for row in rows}
     tests = [
         one
@@ -49,14 +41,14 @@ def test_bands_hold_what_was_published(run: Runner) -> None:
         assert int(row["peers"]) > 4
 
 
-def test_a_calibrated_file_changes_nothing_of_what_is_normal(run: Runner) -> None:
+def test_a_calibrated_file_changes_nothing_of_what_is_normal(cli: Runner) -> None:
     Path("log.csv").write_text(
         "collective,ranks,message_bytes,time_us\n"
         + "".join(f"all_gather,8,{2**k},{90 + 2**k / 1e5}\n" for k in range(9, 30))
     )
-    run("calibrate log.csv --write mine.toml")
+    cli("calibrate log.csv --write mine.toml")
     line = "normal all_gather --M 1KiB,1GiB --csv --hardware"
-    assert run(f"{line} mine.toml").rows == run(f"{line} dgx-h100").rows
+    assert cli(f"{line} mine.toml").rows == cli(f"{line} dgx-h100").rows
 
 
 @pytest.mark.parametrize(
@@ -71,22 +63,22 @@ def test_a_calibrated_file_changes_nothing_of_what_is_normal(run: Runner) -> Non
         ("all_to_all --N 16 --hardware dgx-b200", 8 * 50e9 / 8 * 15 / 8),
     ],
 )
-def test_no_rate_above_the_wire_is_normal(run: Runner, line: str, wire: float) -> None:
-    rows = run(f"normal {line} --M 1KiB:8GiB:x8 --csv").rows
+def test_no_rate_above_the_wire_is_normal(cli: Runner, line: str, wire: float) -> None:
+    rows = cli(f"normal {line} --M 1KiB:8GiB:x8 --csv").rows
     for row in rows:
         low, typical, high = (float(row[f"busbw_{name}"]) for name in ("low", "typical", "high"))
         assert 0.0 < low <= typical <= high <= wire * (1.0 + 1e-9)
 
 
-def test_several_nodes_are_told_by_few(run: Runner) -> None:
-    output = run("normal all_reduce --ranks 32 --M 1GiB").out
+def test_several_nodes_are_told_by_few(cli: Runner) -> None:
+    output = cli("normal all_reduce --ranks 32 --M 1GiB").out
     assert "Normal all_reduce of 4 x 8 ranks on NVIDIA DGX H100" in output
     assert "peers: curves of " in output
 
 
 @pytest.mark.thorough
-def test_mfu_is_against_the_dense_peak(run: Runner) -> None:
-    output = run("normal mfu --model llama3-70b --hardware dgx-h100 --output mfu.nc --plot").out
+def test_mfu_is_against_the_dense_peak(cli: Runner) -> None:
+    output = cli("normal mfu --model llama3-70b --hardware dgx-h100 --output mfu.nc --plot").out
     assert "relative to the dense peak" in output
     assert Path("mfu.png").stat().st_size > 10_000
     with xr.open_dataset("mfu.nc") as data:
@@ -99,9 +91,9 @@ def test_mfu_is_against_the_dense_peak(run: Runner) -> None:
 
 
 @pytest.mark.thorough
-def test_a_band_lies_along_the_message_size(run: Runner) -> None:
+def test_a_band_lies_along_the_message_size(cli: Runner) -> None:
     line = "normal all_reduce --ranks 8 --M 1GiB,1MiB --output norm.nc"
-    rows = json.loads(run(f"{line} --json", fine=False).out)
+    rows = json.loads(cli(f"{line} --json", fine=False).out)
     with xr.open_dataset("norm.nc") as data:
         assert dict(data.sizes) == {"message_bytes": 2}
         assert data["message_bytes"].values.tolist() == [2.0**20, 2.0**30]
@@ -113,15 +105,15 @@ def test_a_band_lies_along_the_message_size(run: Runner) -> None:
 
 
 @pytest.mark.thorough
-def test_records_are_rows(run: Runner) -> None:
-    found = json.loads(run("normal mfu --hardware dgx-a100 --json").out)
+def test_records_are_rows(cli: Runner) -> None:
+    found = json.loads(cli("normal mfu --hardware dgx-a100 --json").out)
     assert [row["gpus"] for row in found][-1] == "all"
     assert all(0.0 < row["mfu_low"] <= row["mfu_high"] < 1.0 for row in found)
 
 
 @pytest.mark.parametrize(("line", "said"), examples(__file__, "faults_are_one_line"))
-def test_faults_are_one_line(run: Runner, line: str, said: str) -> None:
-    done = run(line, fine=False)
+def test_faults_are_one_line(cli: Runner, line: str, said: str) -> None:
+    done = cli(line, fine=False)
     assert done.code == 2
     assert said in done.err
     assert len(done.err.splitlines()) == 1

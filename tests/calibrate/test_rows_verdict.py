@@ -41,14 +41,6 @@ H100 = machine_for("dgx-h100")
 ROWS = timed([GROUP], {}, noise=0.01)
 
 
-@pytest.fixture
-def run(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 def odd_of(rows: Rows) -> list[tuple[float, str]]:
     """Return the sizes that are out of line, and of what."""
     cases = case_of(log_text(rows, GROUP))
@@ -111,10 +103,10 @@ def test_of_published_curves_two_have_some() -> None:
 
 
 @pytest.mark.thorough
-def test_wrong_elements_are_the_first_thing_said(run: Runner) -> None:
+def test_wrong_elements_are_the_first_thing_said(cli: Runner) -> None:
     text = log_text(ROWS, GROUP).replace("       0  ", "    1000  ", 1)
     Path("wrong.log").write_text(text)
-    done = run("calibrate wrong.log --strict", fine=False)
+    done = cli("calibrate wrong.log --strict", fine=False)
     assert done.code == 1
     assert done.out.startswith("UNHEALTHY: wrong results: all_reduce of 8 ranks, 1 KiB: 1,000 ")
     every = "\n".join(
@@ -124,15 +116,15 @@ def test_wrong_elements_are_the_first_thing_said(run: Runner) -> None:
         for line in text.splitlines()
     )
     Path("all.log").write_text(every)
-    done = run("calibrate all.log --strict", fine=False)
+    done = cli("calibrate all.log --strict", fine=False)
     assert done.code == 1
     assert done.out.startswith("UNHEALTHY: wrong results")
 
 
 @pytest.mark.thorough
-def test_a_slow_size_is_not_healthy(run: Runner) -> None:
+def test_a_slow_size_is_not_healthy(cli: Runner) -> None:
     Path("one.log").write_text(log_text(slower(860.0, slice(12, 13)), GROUP))
-    done = run("calibrate one.log --strict", fine=False)
+    done = cli("calibrate one.log --strict", fine=False)
     assert done.code == 1
     assert done.out.startswith("UNHEALTHY: sizes out of line: all_reduce of 8 ranks, 4 MiB: ")
 
@@ -167,23 +159,23 @@ def test_machines_of_devices(device: str, machine: str) -> None:
 
 
 @pytest.mark.thorough
-def test_the_gpu_picks_the_machine(run: Runner) -> None:
+def test_the_gpu_picks_the_machine(cli: Runner) -> None:
     text = log_text(timed([GROUP], {}, "dgx-b200"), GROUP).replace("H100 80GB HBM3", "B200")
     Path("b200.log").write_text(text)
-    done = run("calibrate b200.log --strict")
+    done = cli("calibrate b200.log --strict")
     assert done.out.startswith("HEALTHY: 1 curve on dgx-b200")
     assert "Defaults: --hardware dgx-b200 (as the logs' GPUs)" in done.out
-    done = run("calibrate b200.log --hardware dgx-h100 --strict", fine=False)
+    done = cli("calibrate b200.log --hardware dgx-h100 --strict", fine=False)
     assert done.code == 1
     assert done.out.startswith(
         "UNKNOWN: the GPUs of b200.log are NVIDIA B200; --hardware is dgx-h100: give "
     )
     Path("v100.log").write_text(text.replace("B200", "V100"))
-    done = run("calibrate v100.log", fine=False)
+    done = cli("calibrate v100.log", fine=False)
     assert done.code == 2
     assert "its GPUs are NVIDIA V100, which no machine here has; give --hardware FILE" in done.err
     Path("h100.log").write_text(log_text(ROWS, GROUP))
-    done = run("calibrate b200.log b200.log h100.log v100.log --strict", fine=False)
+    done = cli("calibrate b200.log b200.log h100.log v100.log --strict", fine=False)
     assert done.code == 1
     assert "left out: h100.log, line 1: its GPUs are NVIDIA H100 80GB HBM3, and others'" in (
         " ".join(done.out.split())
@@ -194,28 +186,28 @@ def test_the_gpu_picks_the_machine(run: Runner) -> None:
 
 
 @pytest.mark.thorough
-def test_the_network_stands_in_the_verdict(run: Runner) -> None:
+def test_the_network_stands_in_the_verdict(cli: Runner) -> None:
     group = ("all_reduce", 16, 2)
     rows = timed([group], {})
     given = Given(inter_bandwidth=25e9, nics_per_node=4)
     half = Model(rows, machine_for("dgx-h100"), given=given).times()
     Path("half.log").write_text(log_text(replace(rows, time=half), group))
-    done = run("calibrate half.log --strict", fine=False)
+    done = cli("calibrate half.log --strict", fine=False)
     assert done.code == 1
     assert "(infiniband, 8 x 50 GB/s a node)" in " ".join(done.out.split())
     network = "--nics-per-node 4 --inter-bandwidth 200Gbit/s --software nccl"
-    done = run(f"calibrate half.log --strict {network}")
+    done = cli(f"calibrate half.log --strict {network}")
     assert done.out.startswith("HEALTHY: 1 curve on dgx-h100 (infiniband, 4 x 25 GB/s a node)")
     Path("one.log").write_text(log_text(ROWS, GROUP))
     for option in ("--nics-per-node 4", "--inter-bandwidth 25GB/s"):
-        done = run(f"calibrate one.log {option}", fine=False)
+        done = cli(f"calibrate one.log {option}", fine=False)
         assert "changes nothing: no log is of several nodes" in done.err
 
 
-def test_bad_networks_are_refused(run: Runner) -> None:
+def test_bad_networks_are_refused(cli: Runner) -> None:
     Path("one.log").write_text(log_text(ROWS, GROUP))
     for option in ("--inter-bandwidth 0", "--inter-bandwidth fast", "--software ncll"):
-        done = run(f"calibrate one.log {option}", fine=False)
+        done = cli(f"calibrate one.log {option}", fine=False)
         assert done.code == 2
         assert len(done.err.splitlines()) == 1
 

@@ -18,14 +18,6 @@ from tests.tables import examples, keyed
 SHIPPED = Path(__file__).parents[2] / "specs" / "sweeps" / "llama3-8b-hops.toml"
 
 
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 @pytest.mark.thorough
 def test_the_notebook_s_table_to_the_printed_digit(cli: Runner) -> None:
     out = cli("hops --show communication").out

@@ -243,21 +243,13 @@ def test_the_spec_gives_the_same_step(plan: tuple[Point, Execution]) -> None:
         assert float(found[name]) == pytest.approx(made.known[name], rel=1e-12)
 
 
-@pytest.fixture
-def sweeps(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 LINE = "plan --model llama3-8b --gpus 16 --tp 2 --pp 1 --micro-batch-size 1 --recompute none"
 NAMES = ["answer.json", "deepspeed.json", "megatron-lm.sh", "spec.toml", "torchtitan.toml"]
 
 
 @pytest.mark.thorough
-def test_plan_saves(sweeps: Runner) -> None:
-    out = sweeps(f"{LINE} --save launch").out
+def test_plan_saves(cli: Runner) -> None:
+    out = cli(f"{LINE} --save launch").out
     assert sorted(path.name for path in Path("launch").iterdir()) == NAMES
     assert "to launch/" in " ".join(out.split())
     (best, *_) = [
@@ -265,38 +257,38 @@ def test_plan_saves(sweeps: Runner) -> None:
         for load in json.loads(Path("launch/answer.json").read_text())
         if load["place"] == "recommended"
     ]
-    again = sweeps("run launch/spec.toml --no-plot --json", fine=False).records
+    again = cli("run launch/spec.toml --no-plot --json", fine=False).records
     assert again[0]["step_time_s"] == pytest.approx(best["step_time_s"], rel=1e-12)
     assert out.splitlines()[0] in Path("launch/megatron-lm.sh").read_text()
 
 
 @pytest.mark.thorough
-def test_buy_saves_what_to_buy(sweeps: Runner) -> None:
+def test_buy_saves_what_to_buy(cli: Runner) -> None:
     line = "buy --model llama3-8b --tokens 100B --days 30 --global-batch-size 512 --save launch"
-    out = sweeps(line).out
+    out = cli(line).out
     gpus = out.split()[0]
     spec = tomllib.loads(Path("launch/spec.toml").read_text())
     assert f"{spec['constants']['world_size']:,}" == gpus
 
 
-def test_nothing_is_overwritten(sweeps: Runner) -> None:
-    sweeps(f"{LINE} --save launch")
+def test_nothing_is_overwritten(cli: Runner) -> None:
+    cli(f"{LINE} --save launch")
     kept = Path("launch/megatron-lm.sh").read_bytes()
-    done = sweeps(f"{LINE} --save launch --zero-stage 0", fine=False)
+    done = cli(f"{LINE} --save launch --zero-stage 0", fine=False)
     assert done.code == 2
     assert done.err.startswith("sweeps: --save")
     assert "--overwrite" in done.err
     assert Path("launch/megatron-lm.sh").read_bytes() == kept
-    sweeps(f"{LINE} --save launch --zero-stage 0 --overwrite")
+    cli(f"{LINE} --save launch --zero-stage 0 --overwrite")
     assert Path("launch/megatron-lm.sh").read_bytes() != kept
 
 
 @pytest.mark.parametrize(
     ("folder", "words"), [("file", "is not a folder"), ("none/launch", "make it first")]
 )
-def test_a_folder_that_cant_be_is_refused(sweeps: Runner, folder: str, words: str) -> None:
+def test_a_folder_that_cant_be_is_refused(cli: Runner, folder: str, words: str) -> None:
     Path("file").touch()
-    done = sweeps(f"{LINE} --save {folder}", fine=False)
+    done = cli(f"{LINE} --save {folder}", fine=False)
     assert done.code == 2
     assert done.err.count("\n") == 1
     assert words in done.err

@@ -25,11 +25,6 @@ def read(name: str, **given: str) -> Reading:
     return read_launch(str(DATA / name), overrides)
 
 
-@pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 LLAMA = examples(__file__, "llama")
 LATENT = examples(__file__, "latent")
 TITAN = keyed(
@@ -92,9 +87,9 @@ SAME = examples(__file__, "same", SHAPES=SHAPES)
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("name", "typed"), SAME, ids=[row[0].split()[0] for row in SAME])
-def test_a_file_is_the_same_question_as_its_options(sweeps: Runner, name: str, typed: str) -> None:
-    (read,) = sweeps(f"analysis --from {DATA}/{name} --json", fine=False).records
-    (same,) = sweeps(f"analysis {typed} --json").records
+def test_a_file_is_the_same_question_as_its_options(cli: Runner, name: str, typed: str) -> None:
+    (read,) = cli(f"analysis --from {DATA}/{name} --json", fine=False).records
+    (same,) = cli(f"analysis {typed} --json").records
     for key in ("step_time_s", "per_gpu_memory_bytes"):
         assert read[key] == pytest.approx(same[key], rel=1e-12), key
 
@@ -159,8 +154,8 @@ ASKED = examples(__file__, "asked")
 
 
 @pytest.mark.parametrize(("name", "line"), ASKED)
-def test_what_a_file_leaves_open_is_asked_for(sweeps: Runner, name: str, line: str) -> None:
-    done = sweeps(f"analysis --from {DATA / name}", fine=False)
+def test_what_a_file_leaves_open_is_asked_for(cli: Runner, name: str, line: str) -> None:
+    done = cli(f"analysis --from {DATA / name}", fine=False)
     assert done.code == 2
     assert done.err == f"sweeps: {line}\n"
 
@@ -178,11 +173,11 @@ def test_the_command_line_rules_and_says_so() -> None:
     )
 
 
-def test_a_fault_names_the_line_of_the_file(sweeps: Runner, tmp_path: Path) -> None:
+def test_a_fault_names_the_line_of_the_file(cli: Runner, tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     text = (DATA / "megatron-llama-70b" / "train.sh").read_text()
     script.write_text(text.replace("NNODES=${SLURM_NNODES:-16}", "NNODES=3"))
-    done = sweeps(f"analysis --from {script}", fine=False)
+    done = cli(f"analysis --from {script}", fine=False)
     assert done.code == 2
     assert "Traceback" not in done.err
     assert "train.sh" in done.err
@@ -399,36 +394,34 @@ def test_python_reads_a_file() -> None:
 
 
 @pytest.mark.thorough
-def test_plan_searches_around_a_file(sweeps: Runner) -> None:
+def test_plan_searches_around_a_file(cli: Runner) -> None:
     line = f"plan --from {DATA}/megatron-llama-70b/train.sh --hardware dgx-h100"
-    text = " ".join(sweeps(line).out.split())
+    text = " ".join(cli(line).out.split())
     assert "train.sh: its own plan, tp 8, pp 4, dp 4; interleaved, 4 chunks" in text
     assert "to change in train.sh: --micro-batch-size" in text
-    (own,) = sweeps(line.replace("plan", "analysis", 1) + " --json", fine=False).records
+    (own,) = cli(line.replace("plan", "analysis", 1) + " --json", fine=False).records
     assert f"takes {own['step_time_s']:.1f} s" in text
 
 
 @pytest.mark.thorough
-def test_changes_are_in_the_words_of_the_file(sweeps: Runner) -> None:
-    text = " ".join(
-        sweeps(f"plan --from {DATA}/hf-deepspeed/run.sh --hardware dgx-h100").out.split()
-    )
+def test_changes_are_in_the_words_of_the_file(cli: Runner) -> None:
+    text = " ".join(cli(f"plan --from {DATA}/hf-deepspeed/run.sh --hardware dgx-h100").out.split())
     assert "to change in run.sh:" in text
     assert "train_micro_batch_size_per_gpu = 1" in text
     assert "--tensor-model" not in text
-    assert "duplicate" not in sweeps(f"plan --from {DATA}/megatron-mla-moe/run.slurm").err
+    assert "duplicate" not in cli(f"plan --from {DATA}/megatron-mla-moe/run.slurm").err
 
 
 @pytest.mark.thorough
-def test_buy_takes_the_model_of_a_file(sweeps: Runner) -> None:
+def test_buy_takes_the_model_of_a_file(cli: Runner) -> None:
     line = f"buy --from {DATA}/titan-toml/llama3_8b.toml --tokens 1T --days 30"
-    assert "llama3-8b" in sweeps(line).out
+    assert "llama3-8b" in cli(line).out
 
 
 @pytest.mark.thorough
-def test_a_page_of_a_file(sweeps: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_a_file(cli: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    sweeps(f"page --from {DATA}/titan-recipe/my_runs.py:llama3_70b_fsdp32_tp8 --output a.html")
+    cli(f"page --from {DATA}/titan-recipe/my_runs.py:llama3_70b_fsdp32_tp8 --output a.html")
     assert "llama3-70b" in Path("a.html").read_text()
 
 

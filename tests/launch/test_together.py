@@ -75,11 +75,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 def read(folder: Path, names: str, **given: str) -> list[Reading]:
     overrides = {name: Override(f"--{name}", text) for name, text in given.items()}
     return read_launches([str(folder / name) for name in names.split()], overrides)
@@ -176,11 +171,11 @@ def test_a_model_s_own_file_beside_a_script(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_every_command_takes_them(sweeps: Runner, folder: Path) -> None:
+def test_every_command_takes_them(cli: Runner, folder: Path) -> None:
     names = ("args.json", "fsdp.yaml", "config.json")
     line = " ".join(f"--from {folder / name}" for name in names)
-    (own,) = sweeps(f"analysis --hardware dgx-h100 {line} --json", fine=False).records
-    text = " ".join(sweeps(f"plan --hardware dgx-h100 {line} --tp 1 --cp 1 --pp 1").out.split())
+    (own,) = cli(f"analysis --hardware dgx-h100 {line} --json", fine=False).records
+    text = " ".join(cli(f"plan --hardware dgx-h100 {line} --tp 1 --cp 1 --pp 1").out.split())
     assert f"takes {own['step_time_s']:.1f} s" in text
     assert "12 of args.json" in text
     given = package.read(*(folder / name for name in names)).given

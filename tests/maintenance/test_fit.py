@@ -171,8 +171,3 @@ def test_who_asks_for_the_command_is_told_where_it_is(cli: Runner) -> None:
     assert done.code == 2
     assert done.err.count("\n") == 1
     assert "python -m tests.maintenance.fit_constants" in done.err
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)

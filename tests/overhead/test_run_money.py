@@ -34,11 +34,6 @@ NODES = {
 }
 
 
-@pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 def run(**changed: Any) -> Evaluation:
     given = {**H100, **changed}
     return Evaluation(given, implied(given))
@@ -52,9 +47,9 @@ def test_a_nodes_power_is_within_a_tenth_of_measured_ones(name: str) -> None:
         assert float(values["node_dc_power"]) / handed_on == pytest.approx(watts, rel=0.1), share
 
 
-def test_gpt3_takes_the_power_and_energy_that_were_measured(sweeps: Runner) -> None:
+def test_gpt3_takes_the_power_and_energy_that_were_measured(cli: Runner) -> None:
     """64 nodes in immersion: 6788 W a node and 1.115 J a token in training, behind the supplies."""
-    (record,) = sweeps(
+    (record,) = cli(
         "analysis --model gpt3-175b --num-gpus 512 --tp 4 --pp 8 --virtual-stages 12 "
         "--global-batch 2048 --micro-batch 2 --seq-length 2048 --zero-stage 1 --sp on "
         "--precision fp8 --fan-power 0 --conversion-efficiency 1 --switch-power 0 --json"
@@ -164,13 +159,13 @@ def test_a_limit_of_power_slows_down_and_saves() -> None:
 
 
 @pytest.mark.thorough
-def test_a_step_under_a_limit_of_power(sweeps: Runner) -> None:
+def test_a_step_under_a_limit_of_power(cli: Runner) -> None:
     line = (
         "analysis --model llama3-8b --gpus 16 --tp 2 --seq-len 4096 --micro-batches 8 "
         "--zero-stage 1 --json"
     )
-    (free,) = sweeps(line).records
-    rows = sweeps(f"{line} --power-limit '300 W,400 W,500 W,700 W'").records
+    (free,) = cli(line).records
+    rows = cli(f"{line} --power-limit '300 W,400 W,500 W,700 W'").records
     times, energies = ([row[name] for row in rows] for name in ("step_time_s", "step_energy_j"))
     assert times == sorted(times, reverse=True)
     assert times[-1] == free["step_time_s"]
@@ -180,7 +175,7 @@ def test_a_step_under_a_limit_of_power(sweeps: Runner) -> None:
     slower = (700.0 / 400.0) ** 0.6
     assert 1.0 < times[1] / times[-1] < slower
     assert min(energies) < energies[-1]
-    out = sweeps(
+    out = cli(
         "plan --model llama3-8b --gpus 16 -b 64 --tp 2 --pp 1 --cp 1 --recompute none "
         "--power-limit 300W,700W --json"
     ).records

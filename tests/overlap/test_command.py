@@ -24,14 +24,6 @@ NEEDS = {
 }
 
 
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 def of(mechanism: str) -> str:
     """Return the flags of one case of a mechanism."""
     durations = {"pipeline": "", "fused_messages": "--compute 50ms"}

@@ -43,14 +43,6 @@ LINE = "overlap --kind pipeline --forward 1ms --backward 2ms --p2p 300us --pp 4 
 SCHEDULES = LABELS["schedule"].values
 
 
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 def check_rows(trace: Mapping[str, Any]) -> None:
     """Check that spans of a row don't overlap, have a duration, and start at nought or later."""
     rows: dict[tuple[int, int], list[tuple[float, float]]] = {}

@@ -50,14 +50,6 @@ SPLIT = ("zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
 STEP = f"{LLAMA} --zero-stage 1 --tp 2 --pp 4 --micro-batches 8"
 
 
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 def evaluation(line: str, **more: float) -> Evaluation:
     found = evaluation_of(job_of(line))
     return Evaluation({**found.given, **more}, found.labels)

@@ -15,11 +15,6 @@ from tests.cli_runner import Runner
 from tests.plans.cases import point
 
 
-@pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 def given(model: str, **changed: Any) -> dict[str, float]:
     return dict(common_of(point(model=model, **changed))[2].constants)
 
@@ -69,9 +64,9 @@ def test_no_batch_exceeds_what_was_published_of_as_short_a_training(
 
 
 @pytest.mark.thorough
-def test_a_training_shorter_than_any_published_has_the_usual_batch(sweeps: Runner) -> None:
+def test_a_training_shorter_than_any_published_has_the_usual_batch(cli: Runner) -> None:
     assert batches_of("llama3-8b", given("llama3-8b"), 1e9) is None
-    out = sweeps("buy --model llama3-8b --tokens 20B --days 30").out
+    out = cli("buy --model llama3-8b --tokens 20B --days 30").out
     assert "--global-batch-size 512" in " ".join(out.split())
 
 
@@ -130,9 +125,9 @@ def test_each_batch_s_run_is_that_of_the_batch_alone() -> None:
 
 
 @pytest.mark.thorough
-def test_buy_names_the_batch_gpus_and_dollars(sweeps: Runner) -> None:
+def test_buy_names_the_batch_gpus_and_dollars(cli: Runner) -> None:
     line = "buy --model llama3-8b --tokens 9T --days 60 --hardware dgx-h100"
-    ran = sweeps(line)
+    ran = cli(line)
     assert "GPUs of dgx-h100" in ran.out.splitlines()[0]
     assert "USD" in " ".join(ran.out.splitlines()[:2])
     assert "tokens per step" in ran.out.split("By batch")[0]

@@ -37,11 +37,6 @@ from tests.tables import examples
 WISH = Wish(tokens=100e9, days=10.0)
 
 
-@pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 @pytest.fixture(scope="module")
 def found() -> Offer:
     return offer(point(gpu_hour_price=2.5), WISH, "dgx-h100")
@@ -191,12 +186,12 @@ def test_a_start_that_no_plan_divides_is_no_end() -> None:
 
 
 @pytest.mark.thorough
-def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
+def test_the_plan_command_has_the_same_numbers(cli: Runner) -> None:
     base = "--model llama3-8b --batch-size 64 --seq-len 4096 --price 2.5"
-    rows = sweeps(f"buy {base} --tokens 100B --days 10 --json").records
+    rows = cli(f"buy {base} --tokens 100B --days 10 --json").records
     (least,) = (row for row in rows if row["verdict"] == "least")
     line = f"plan {base} --gpus {least['world_size']:g} --tokens 100B"
-    (best, *_) = sweeps(f"{line} --json").records
+    (best, *_) = cli(f"{line} --json").records
     shared = [name for name in best if name in least and name != "plan"]
     assert set(
         (
@@ -205,7 +200,7 @@ def test_the_plan_command_has_the_same_numbers(sweeps: Runner) -> None:
     ) <= set(shared)
     for name in shared:
         assert least[name] == best[name], name
-    output = sweeps(line).out
+    output = cli(line).out
     assert f"{least['run_days']:.4g} days" in output
     assert money(least["run_cost_usd"]) in output
     assert (
@@ -228,12 +223,12 @@ def test_of_each_doubling_the_number_is_tried_whose_stages_are_fullest() -> None
 
 
 @pytest.mark.thorough
-def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
+def test_each_machine_has_its_own_price(cli: Runner) -> None:
     line = (
         "buy --model llama3-8b -b 64 -s 4096 --tokens 100B --days 10 "
         "--hardware dgx-h100,dgx-b200 --price dgx-h100=2,dgx-b200=4"
     )
-    rows = sweeps(f"{line} --json").records
+    rows = cli(f"{line} --json").records
     assert {(row["hardware"], row["gpu_hour_price"]) for row in rows} == {
         ("dgx-h100", 2),
         ("dgx-b200", 4),
@@ -245,11 +240,11 @@ def test_each_machine_has_its_own_price(sweeps: Runner) -> None:
 
 
 @pytest.mark.thorough
-def test_a_cost_that_is_not_known_says_why(sweeps: Runner) -> None:
+def test_a_cost_that_is_not_known_says_why(cli: Runner) -> None:
     line = "buy --model llama3-8b -b 64 -s 4096 --tokens 1B --days 30 --hardware grand-teton-h100"
     output = "no price is known of grand-teton-h100; give --price grand-teton-h100=2.5"
-    assert output in sweeps(line).out
-    assert output not in sweeps(f"{line} --price 2").out
+    assert output in cli(line).out
+    assert output not in cli(f"{line} --price 2").out
 
 
 def test_a_budget_says_which_machines_it_doesn_t_bind() -> None:
@@ -260,19 +255,19 @@ def test_a_budget_says_which_machines_it_doesn_t_bind() -> None:
 
 
 @pytest.mark.parametrize(("line", "output"), examples(__file__, "what_cant_be_asked"))
-def test_what_cant_be_asked(sweeps: Runner, line: str, output: str) -> None:
-    ran = sweeps(f"buy --model llama3-8b {line}", fine=False)
+def test_what_cant_be_asked(cli: Runner, line: str, output: str) -> None:
+    ran = cli(f"buy --model llama3-8b {line}", fine=False)
     assert ran.code == 2
     assert output in ran.err
     assert "Traceback" not in ran.err
 
 
 @pytest.mark.thorough
-def test_several_purchases_have_the_numbers_of_each_alone(sweeps: Runner) -> None:
+def test_several_purchases_have_the_numbers_of_each_alone(cli: Runner) -> None:
     base = "buy --model llama3-8b -b 64 -s 4096 --price 2.5"
-    every = sweeps(f"{base} --tokens 50B,100B --days 10,20 --json").records
+    every = cli(f"{base} --tokens 50B,100B --days 10,20 --json").records
     for tokens, days in itertools.product(("50B", "100B"), ("10", "20")):
-        alone = sweeps(f"{base} --tokens {tokens} --days {days} --json").records
+        alone = cli(f"{base} --tokens {tokens} --days {days} --json").records
         number = 1e9 * float(tokens.removesuffix("B"))
         asked = {"training_tokens": number, "days_allowed": float(days)}
         here = [row for row in every if all(row[name] == asked[name] for name in asked)]
@@ -298,7 +293,7 @@ def test_bounds_that_are_known_are_not_looked_at_again(monkeypatch: pytest.Monke
     assert asked == [1.0, 1.5, 3.0, 2.5]
 
 
-def test_several_purchases_refuse_what_is_of_one(sweeps: Runner) -> None:
-    ran = sweeps("buy --model llama3-8b --tokens 1B,2B --days 9 --show reasons", fine=False)
+def test_several_purchases_refuse_what_is_of_one(cli: Runner) -> None:
+    ran = cli("buy --model llama3-8b --tokens 1B,2B --days 9 --show reasons", fine=False)
     assert ran.code == 2
     assert "--show: is of one purchase, and there are several" in ran.err

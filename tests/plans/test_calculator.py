@@ -208,14 +208,9 @@ def test_numbers_that_cant_be_are_faults(wrong: dict[str, float]) -> None:
 # The command.
 
 
-@pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 @pytest.mark.thorough
-def test_without_arguments_it_prints_the_example(sweeps: Runner) -> None:
-    out = sweeps("plan").out
+def test_without_arguments_it_prints_the_example(cli: Runner) -> None:
+    out = cli("plan").out
     assert "840 GB" in out
     assert "yes (rec)" in out
     assert "recommended: TP=8, PP=4, DP=2" in out
@@ -230,11 +225,11 @@ def test_without_arguments_it_prints_the_example(sweeps: Runner) -> None:
         "--parameters 70 --num-gpus 64 --memory 80GB --global-batch 512 --seq-length 4096",
     ],
 )
-def test_all_spellings_say_the_same(sweeps: Runner, line: str) -> None:
-    rows = sweeps(f"plan {line} --json").records
+def test_all_spellings_say_the_same(cli: Runner, line: str) -> None:
+    rows = cli(f"plan {line} --json").records
     assert [row["per_gpu_memory_bytes"] for row in rows] == [840e9, 105e9, 52.5e9, 26.25e9]
     assert [row["recommended"] for row in rows] == [False, False, False, True]
-    named = sweeps(f"plan {line} --csv").rows
+    named = cli(f"plan {line} --csv").rows
     assert [row["strategy"] for row in named] == [
         "Pure DP",
         "TP=8, DP=8",
@@ -243,14 +238,14 @@ def test_all_spellings_say_the_same(sweeps: Runner, line: str) -> None:
     ]
 
 
-def test_it_says_how_it_read_short_numbers(sweeps: Runner) -> None:
-    out = sweeps("plan -p 70 -m 80e9").out
+def test_it_says_how_it_read_short_numbers(cli: Runner) -> None:
+    out = cli("plan -p 70 -m 80e9").out
     assert "-p 70 is read as 70 billion parameters" in out
     assert "-m 80e9 is read as 80 GB" in out
 
 
-def test_several_values_make_one_table(sweeps: Runner) -> None:
-    out = sweeps("plan -p 7,70 -g 64,128").out
+def test_several_values_make_one_table(cli: Runner) -> None:
+    out = cli("plan -p 7,70 -g 64,128").out
     assert out.count("strategy  ") == 1
     lines = [line.split() for line in out.splitlines() if "yes (rec)" in line]
     assert [line[:5] for line in lines] == [
@@ -259,7 +254,7 @@ def test_several_values_make_one_table(sweeps: Runner) -> None:
         ["70", "billion", "64", "TP=8,", "PP=4"],
         ["70", "billion", "128", "TP=8,", "PP=4"],
     ]
-    rows = sweeps("plan -p 7,70 -g 64,128 --csv").rows
+    rows = cli("plan -p 7,70 -g 64,128 --csv").rows
     asked = dict.fromkeys((row["parameters"], row["world_size"]) for row in rows)
     assert list(asked) == [
         ("7000000000.0", "64"),
@@ -270,117 +265,117 @@ def test_several_values_make_one_table(sweeps: Runner) -> None:
 
 
 @pytest.mark.thorough
-def test_notes_on_experts(sweeps: Runner) -> None:
-    out = sweeps("plan --moe").out
+def test_notes_on_experts(cli: Runner) -> None:
+    out = cli("plan --moe").out
     assert "8 of 64 experts" in out
     assert "2 all-to-alls" in out
     assert "so EP for the experts" in out
-    assert "2 of 16 experts" in sweeps("plan --moe --num-experts 16").out
+    assert "2 of 16 experts" in cli("plan --moe --num-experts 16").out
 
 
-def test_nothing_fits(sweeps: Runner) -> None:
-    ran = sweeps("plan -p 3000", fine=False)
+def test_nothing_fits(cli: Runner) -> None:
+    ran = cli("plan -p 3000", fine=False)
     assert ran.code == 1
     assert "recommended: none" in ran.out
     assert "nearest: TP=8, PP=4" in ran.out
 
 
 @pytest.mark.parametrize(("line", "result"), examples(__file__, "bad_input"))
-def test_bad_input(sweeps: Runner, line: str, result: str) -> None:
-    ran = sweeps(f"plan {line}", fine=False)
+def test_bad_input(cli: Runner, line: str, result: str) -> None:
+    ran = cli(f"plan {line}", fine=False)
     assert ran.code == 2
     assert result in ran.err
     assert len(ran.err.splitlines()) == 1
 
 
 @pytest.mark.thorough
-def test_the_command_lays_the_script_beside_ours(sweeps: Runner) -> None:
-    out = sweeps("plan --script").out
+def test_the_command_lays_the_script_beside_ours(cli: Runner) -> None:
+    out = cli("plan --script").out
     assert "recommended: TP=2, PP=16, DP=2" in out
     assert "memory 43.2 GB; 421.07 GB sent in a step" in out
-    rows = sweeps("plan --script --json").records
+    rows = cli("plan --script --json").records
     assert len(rows) == 19
     (best,) = (row for row in rows if row["recommended"])
     assert (best["tp"], best["pp"], best["dp"]) == (2, 16, 2)
     assert best["script_memory_bytes"] == pytest.approx(43.21e9, rel=1e-3)
     assert best["per_gpu_memory_bytes"] == pytest.approx(26.25e9)
     assert "recommends TP=2, PP=16, DP=2 (43.2 GB of memory, 421 GB" in " ".join(
-        sweeps("plan --params 70").out.split()
+        cli("plan --params 70").out.split()
     )
-    refused = sweeps("plan --model llama3-8b --script", fine=False)
+    refused = cli("plan --model llama3-8b --script", fine=False)
     assert (refused.code, "--script" in refused.err) == (2, True)
 
 
 @pytest.mark.thorough
-def test_shapes_that_make_another_number_are_told(sweeps: Runner) -> None:
-    out = " ".join(sweeps("plan --params 70 --hidden-size 4096 --layers 64").out.split())
+def test_shapes_that_make_another_number_are_told(cli: Runner) -> None:
+    out = " ".join(cli("plan --params 70 --hidden-size 4096 --layers 64").out.split())
     assert "the sizes given make 13.4 billion parameters, not 70" in out
 
 
 @pytest.mark.thorough
-def test_sizes_are_honoured(sweeps: Runner) -> None:
-    plain = sweeps("plan --params 70 --json").records
-    ffn = sweeps("plan --params 70 --vocab-size 32000 --ffn-size 8192 --heads 32").out
+def test_sizes_are_honoured(cli: Runner) -> None:
+    plain = cli("plan --params 70 --json").records
+    ffn = cli("plan --params 70 --vocab-size 32000 --ffn-size 8192 --heads 32").out
     assert "make 32.5 billion parameters" in " ".join(ffn.split())
-    bytes_ = sweeps("plan --params 70 --optimizer-bytes 4 --gradient-bytes 4 --json").records
+    bytes_ = cli("plan --params 70 --optimizer-bytes 4 --gradient-bytes 4 --json").records
     assert bytes_[0]["per_gpu_memory_bytes"] == pytest.approx(70e9 * (2 + 4 + 4))
     assert plain[0]["per_gpu_memory_bytes"] == pytest.approx(70e9 * 12)
-    nodes = sweeps("plan --params 70 --gpus-per-node 4 --json").records
+    nodes = cli("plan --params 70 --gpus-per-node 4 --json").records
     assert [row["tp"] for row in nodes] == [1, 4, 4, 4]
-    top = sweeps("plan --params 70 --moe --num-experts 8 --top-k 2 --json").records
-    one = sweeps("plan --params 70 --moe --num-experts 8 --json").records
+    top = cli("plan --params 70 --moe --num-experts 8 --top-k 2 --json").records
+    one = cli("plan --params 70 --moe --num-experts 8 --json").records
     assert top[1]["ep_volume_bytes"] == pytest.approx(2.0 * one[1]["ep_volume_bytes"])
 
 
 @pytest.mark.thorough
-def test_the_planner_plans_on_the_calculators_sizes(sweeps: Runner) -> None:
+def test_the_planner_plans_on_the_calculators_sizes(cli: Runner) -> None:
     shapes = (
         "--hidden-size 8192 --layers 80 --heads 64 --vocabulary-size 128000 --ffn-size 32768 "
         "--gated off --tied-embeddings on"
     )
     options = "--gpus 64 --memory 80 --tp 4,8 --pp 2 --cp 1 --inter-bandwidth '25 GB/s'"
-    out = " ".join(sweeps(f"plan --params 70 {options}").out.split())
+    out = " ".join(cli(f"plan --params 70 {options}").out.split())
     assert "80 layers, hidden size 8192, 64 heads, FFN 32768, vocabulary 128000" in out
     assert "these make 65.47 billion parameters, not 70: memory and time are of the sizes" in out
-    own = sweeps(f"plan --params 70 {options} --json").records
-    assert own == sweeps(f"plan {shapes} {options} --json").records
+    own = cli(f"plan --params 70 {options} --json").records
+    assert own == cli(f"plan {shapes} {options} --json").records
     assert {row["tp"] for row in own} == {4, 8}
-    smaller = sweeps("plan --params 13 --hidden-size 4096 --layers 64 --gpus 8 --objective memory")
+    smaller = cli("plan --params 13 --hidden-size 4096 --layers 64 --gpus 8 --objective memory")
     told = " ".join(smaller.out.split())
     assert "64 layers, hidden size 4096" in told
     assert "these make 13.41 billion parameters, not 13: " in told
     line = "plan --params 70 --moe --num-experts 8 --top-k 2 --pp 2 --tp 4 --cp 1"
-    experts = " ".join(sweeps(line).out.split())
+    experts = " ".join(cli(line).out.split())
     assert "experts in every layer, 4527 wide, 2 for each token" in experts
     assert "these make" not in experts
     # The calculator itself says what it finds.
-    plain = " ".join(sweeps("plan --params 70").out.split())
+    plain = " ".join(cli("plan --params 70").out.split())
     assert "of all plans of its sizes (65.47 billion parameters) the best is tp 8, pp 1" in plain
 
 
 @pytest.mark.thorough
-def test_experts_that_nothing_divides(sweeps: Runner) -> None:
-    out = " ".join(sweeps("plan --params 70 --moe --num-experts 7", fine=False).out.split())
+def test_experts_that_nothing_divides(cli: Runner) -> None:
+    out = " ".join(cli("plan --params 70 --moe --num-experts 7", fine=False).out.split())
     assert "no part of 7 experts divides TP x DP" in out
     assert "all-to-alls" not in out
     assert "invented, so that there are so many parameters" in out
 
 
 @pytest.mark.thorough
-def test_gpus_that_no_row_divides_say_so(sweeps: Runner) -> None:
-    out = sweeps("plan --params 70 --gpus 60", fine=False).out
+def test_gpus_that_no_row_divides_say_so(cli: Runner) -> None:
+    out = cli("plan --params 70 --gpus 60", fine=False).out
     assert "for 60 GPUs leave no rows whose degrees make up all GPUs" in out
     assert "no row fits into" not in out
-    part = sweeps("plan --params 2 --gpus 6 -b 60", fine=False).out
+    part = cli("plan --params 2 --gpus 6 -b 60", fine=False).out
     assert "whole nodes" not in part
     assert "recommended: TP=1, PP=1, DP=6" in part
 
 
-def test_a_mixtures_bubble_is_that_of_even_stages(sweeps: Runner) -> None:
+def test_a_mixtures_bubble_is_that_of_even_stages(cli: Runner) -> None:
     """(pp - 1)/m of the ideal time, as without experts: of their layers' times nothing is known."""
     line = "plan --params 70 --gpus 64 --memory 80 --batch-size 512 --seq-len 4096 --json"
     for more in ("", " --moe --num-experts 64"):
-        rows = sweeps(line + more).records
+        rows = cli(line + more).records
         assert [row["pp"] for row in rows] == [1, 1, 2, 4]
         for row in rows:
             over_ideal = (row["pp"] - 1) * row["dp"] / 512

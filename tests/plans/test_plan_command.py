@@ -23,15 +23,10 @@ from tests.tables import examples, keyed
 SMALL = "plan --model llama3-8b --gpus 16 --batch-size 64"
 
 
-@pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 @pytest.mark.thorough
-def test_the_report(sweeps: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report(cli: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    out = sweeps(
+    out = cli(
         "plan --model llama3-70b --hardware dgx-h100 --gpus 64 --batch-size 512 "
         "--seq-len 4096 --show all"
     ).out
@@ -52,26 +47,26 @@ def test_the_report(sweeps: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_a_plan_whose_time_nothing_tells_is_ranked_by_memory(sweeps: Runner) -> None:
+def test_a_plan_whose_time_nothing_tells_is_ranked_by_memory(cli: Runner) -> None:
     line = "plan --model llama3-8b --hardware dgx-a100 --gpus 8 --precision fp8 --objective memory"
-    out = sweeps(f"{line} --show all").out
+    out = cli(f"{line} --show all").out
     assert out.startswith("the step time is not known, ")
     assert not re.search(r"\bnan\b", out)
 
 
-def test_tensor_parallelism_across_nodes_is_marked(sweeps: Runner) -> None:
-    out = sweeps(f"{SMALL} --tp 16").out
+def test_tensor_parallelism_across_nodes_is_marked(cli: Runner) -> None:
+    out = cli(f"{SMALL} --tp 16").out
     assert "16*" in out
     assert "* tensor parallelism crosses nodes of 8 GPUs" in out
 
 
 @pytest.mark.thorough
-def test_records(sweeps: Runner) -> None:
-    rows = sweeps(f"{SMALL} --csv").rows
+def test_records(cli: Runner) -> None:
+    rows = cli(f"{SMALL} --csv").rows
     assert rows[0]["place"] == "recommended"
     times = [float(row["step_time_s"]) for row in rows if row["place"] != "on_the_front"]
     assert times == sorted(times)
-    records = sweeps(f"{SMALL} --json").records
+    records = cli(f"{SMALL} --json").records
     assert [record["tp"] for record in records] == [float(row["tp"]) for row in rows]
     for record in records:
         world = record["tp"] * record["cp"] * record["pp"] * record["dp"]
@@ -80,8 +75,8 @@ def test_records(sweeps: Runner) -> None:
 
 
 @pytest.mark.thorough
-def test_explain(sweeps: Runner) -> None:
-    out = " ".join(sweeps("plan --model llama3-70b --gpus 64 --explain tp=8,pp=4,dp=2").out.split())
+def test_explain(cli: Runner) -> None:
+    out = " ".join(cli("plan --model llama3-70b --gpus 64 --explain tp=8,pp=4,dp=2").out.split())
     assert "explained: tp 8, pp 4, dp 2;" in out
     for output in (
         "step time by part",
@@ -91,15 +86,15 @@ def test_explain(sweeps: Runner) -> None:
         "it loses in",
     ):
         assert output in out
-    own = sweeps(f"{SMALL} --json").records[0]
+    own = cli(f"{SMALL} --json").records[0]
     names = ("tp", "cp", "pp", "dp", "micro_batch_size", "zero_stage", "virtual_pipeline_size")
     plan = ",".join(f"{name}={own[name]:g}" for name in names)
-    assert "it is the recommended plan" in sweeps(f"{SMALL} --explain {plan}").out
+    assert "it is the recommended plan" in cli(f"{SMALL} --explain {plan}").out
 
 
 @pytest.mark.thorough
-def test_a_plan_that_doesnt_fit_is_explained_too(sweeps: Runner) -> None:
-    ran = sweeps("plan --model llama3-70b --gpus 64 --explain tp=1,pp=1,zero=0", fine=False)
+def test_a_plan_that_doesnt_fit_is_explained_too(cli: Runner) -> None:
+    ran = cli("plan --model llama3-70b --gpus 64 --explain tp=1,pp=1,zero=0", fine=False)
     assert ran.code == 1
     assert "too much" in " ".join(ran.out.split())
     assert "if the memory sufficed" in ran.out
@@ -114,20 +109,20 @@ def test_a_plan_that_doesnt_fit_is_explained_too(sweeps: Runner) -> None:
         ("", "names no plan"),
     ],
 )
-def test_a_plan_that_cant_be_explained(sweeps: Runner, plan: str, output: str) -> None:
-    ran = sweeps(SMALL, "--explain", plan, fine=False)
+def test_a_plan_that_cant_be_explained(cli: Runner, plan: str, output: str) -> None:
+    ran = cli(SMALL, "--explain", plan, fine=False)
     assert ran.code == 2
     assert output in ran.err
 
 
 @pytest.mark.thorough
-def test_days_and_cost(sweeps: Runner) -> None:
+def test_days_and_cost(cli: Runner) -> None:
     base = f"{SMALL} --price 2.5"
-    out = " ".join(sweeps(f"{base} --tokens 100B").out.split())
+    out = " ".join(cli(f"{base} --tokens 100B").out.split())
     line = out[out.index("100 B tokens") :]
     goodput = float(re.search(r"goodput ([\d.]+) %", line)[1]) / 100  # type: ignore[index]
     assert 0.9 < goodput < 1.0
-    record = sweeps(f"{base} --json").records[0]
+    record = cli(f"{base} --json").records[0]
     days = 100e9 / record["tokens_per_second"] / 86400
     assert f"{days:.4g} days without interruptions" in line
     whole = float(re.search(r"tokens: ([\d.]+) days", line)[1])  # type: ignore[index]
@@ -135,7 +130,7 @@ def test_days_and_cost(sweeps: Runner) -> None:
     # A spare server of eight GPUs is paid for, too.
     paid = float(re.search(r"([\d,]+) USD", out)[1].replace(",", ""))  # type: ignore[index]
     assert paid == pytest.approx((16 + 8) * 24 * whole * 2.5, rel=5e-3)
-    output = re.search(r"([\d.]+) B tokens: 21 days", sweeps(f"{base} --days 21").out)
+    output = re.search(r"([\d.]+) B tokens: 21 days", cli(f"{base} --days 21").out)
     assert output is not None
     # Tokens are those of the days in which it computes.
     tokens = record["tokens_per_second"] * 21 * 86400 * goodput
@@ -143,19 +138,17 @@ def test_days_and_cost(sweeps: Runner) -> None:
 
 
 @pytest.mark.thorough
-def test_tokens_in_days(sweeps: Runner) -> None:
-    few = " ".join(sweeps(f"{SMALL} --tokens 100B --days 1").out.split())
+def test_tokens_in_days(cli: Runner) -> None:
+    few = " ".join(cli(f"{SMALL} --tokens 100B --days 1").out.split())
     assert "days too late, of 1: sweeps buy" in few
     days = float(re.search(r"tokens: ([\d.]+) days", few)[1])  # type: ignore[index]
     assert f"{days - 1.0:.2g} days too late" in few
-    assert (
-        f"in time: {60.0 - days:.2g} of 60 days" in sweeps(f"{SMALL} --tokens 100B --days 60").out
-    )
+    assert f"in time: {60.0 - days:.2g} of 60 days" in cli(f"{SMALL} --tokens 100B --days 60").out
 
 
 @pytest.mark.thorough
-def test_nothing_fits(sweeps: Runner) -> None:
-    ran = sweeps("plan --model llama3-405b --gpus 16", fine=False)
+def test_nothing_fits(cli: Runner) -> None:
+    ran = cli("plan --model llama3-405b --gpus 16", fine=False)
     assert ran.code == 1
     assert "no plan can run" in ran.out
     assert "nearest: tp" in ran.out
@@ -164,8 +157,8 @@ def test_nothing_fits(sweeps: Runner) -> None:
 
 
 @pytest.mark.thorough
-def test_a_node_lost(sweeps: Runner) -> None:
-    out = sweeps(f"{SMALL} --lost-nodes 1").out
+def test_a_node_lost(cli: Runner) -> None:
+    out = cli(f"{SMALL} --lost-nodes 1").out
     told = r"^ *a node lost: a spare takes over, or else -\S+ % of tokens"
     assert re.search(told, out.split("recommended:")[0], re.MULTILINE)
     assert "8 GPUs, the same batch" in out
@@ -175,8 +168,8 @@ def test_a_node_lost(sweeps: Runner) -> None:
 
 
 @pytest.mark.parametrize(("line", "output"), examples(__file__, "refusals", SMALL=SMALL))
-def test_refusals(sweeps: Runner, line: str, output: str) -> None:
-    ran = sweeps(line, fine=False)
+def test_refusals(cli: Runner, line: str, output: str) -> None:
+    ran = cli(line, fine=False)
     assert ran.code == 2
     assert output in ran.err
     assert ran.out == ""
@@ -186,8 +179,8 @@ def test_refusals(sweeps: Runner, line: str, output: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_range_of_gpus(sweeps: Runner) -> None:
-    rows = sweeps("plan --model llama3-8b,llama3-70b --gpus 8:64:x2 --csv").rows
+def test_a_range_of_gpus(cli: Runner) -> None:
+    rows = cli("plan --model llama3-8b,llama3-70b --gpus 8:64:x2 --csv").rows
     assert len(rows) == 8
     small = [row for row in rows if row["model"] == "llama3-8b"]
     times = [float(row["step_time_s"]) for row in small]
@@ -196,7 +189,7 @@ def test_a_range_of_gpus(sweeps: Runner) -> None:
     assert large["best_split"] == "none"
     assert large["step_time_s"] == ""
     assert large["feasible_plans"] == "0.0"
-    out = sweeps("plan --model llama3-8b,llama3-70b --gpus 8:64:x2").out
+    out = cli("plan --model llama3-8b,llama3-70b --gpus 8:64:x2").out
     assert "none can run" in out
 
 
@@ -216,16 +209,16 @@ def test_each_point_is_its_own_search() -> None:
         assert plan.key == alone.recommended.key
 
 
-def test_a_point_that_cant_be_is_refused_alone(sweeps: Runner) -> None:
-    out = sweeps("plan --model llama3-8b --gpus 8,16 --tp 16").out
+def test_a_point_that_cant_be_is_refused_alone(cli: Runner) -> None:
+    out = cli("plan --model llama3-8b --gpus 8,16 --tp 16").out
     assert "refused at some points: tp = '16'" in out
 
 
 @pytest.mark.thorough
-def test_a_file_and_its_figures(sweeps: Runner, tmp_path: Path) -> None:
+def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
     path = tmp_path / "best.nc"
     line = "plan --model llama3-8b,llama3-70b --gpus 16:64:x2 --inter-bandwidth 25GB/s,50GB/s"
-    sweeps(f"{line} --output {path}")
+    cli(f"{line} --output {path}")
     found = package.open(path)
     assert dict(found.sizes) == {"model": 2, "world_size": 3, "inter_bandwidth": 2}
     assert found.step_time.attrs["units"] == "s"
@@ -236,15 +229,15 @@ def test_a_file_and_its_figures(sweeps: Runner, tmp_path: Path) -> None:
     draw_figures(path, figures, ["best-split"])
     assert (tmp_path / "best-best-split.png").stat().st_size > 10_000
     # The same question to the same code isn't written again.
-    assert "complete already" in sweeps(f"{line} --output {path}").out
-    other = sweeps(f"{line} --objective memory --output {path}", fine=False)
+    assert "complete already" in cli(f"{line} --output {path}").out
+    other = cli(f"{line} --objective memory --output {path}", fine=False)
     assert other.code == 2
 
 
 @pytest.mark.thorough
-def test_a_file_of_one_point(sweeps: Runner, tmp_path: Path) -> None:
+def test_a_file_of_one_point(cli: Runner, tmp_path: Path) -> None:
     path = tmp_path / "plans.nc"
-    sweeps(f"{SMALL} --output {path} --plot")
+    cli(f"{SMALL} --output {path} --plot")
     found = package.open(path)
     assert set(found.step_time.dims) == {"plan"}
     assert str(found.recompute.values[0]) in ("none", "full")
@@ -258,13 +251,13 @@ def test_a_file_of_one_point(sweeps: Runner, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_price_that_is_given_is_in_the_file_once(sweeps: Runner, tmp_path: Path) -> None:
+def test_a_price_that_is_given_is_in_the_file_once(cli: Runner, tmp_path: Path) -> None:
     line = f"{SMALL} --tp 2 --pp 1 --price 2.5 --days 21"
-    sweeps(f"{line} --output {tmp_path}/run.nc")
+    cli(f"{line} --output {tmp_path}/run.nc")
     found = package.open(tmp_path / "run.nc")
     assert found.attrs["gpu_hour_price"] == 2.5
     paid = found["run_cost"].values[0]
-    (first, *_) = sweeps(f"{line} --json").records
+    (first, *_) = cli(f"{line} --json").records
     assert (first["gpu_hour_price"], first["run_cost_usd"]) == (2.5, paid)
 
 
@@ -289,16 +282,16 @@ def test_the_interface() -> None:
 
 
 @pytest.mark.thorough
-def test_plans_of_a_mechanism_are_those_that_it_suits(sweeps: Runner) -> None:
+def test_plans_of_a_mechanism_are_those_that_it_suits(cli: Runner) -> None:
     """Weights are fetched ahead where ZeRO shards them: the search finds its stage 3 by itself."""
-    records = sweeps(f"{SMALL} --tp 1 --cp 1 --pp 1 --dp-mechanism fsdp_prefetch --json").records
+    records = cli(f"{SMALL} --tp 1 --cp 1 --pp 1 --dp-mechanism fsdp_prefetch --json").records
     assert records
     assert {record["zero_stage"] for record in records} == {3.0}
 
 
 @pytest.mark.thorough
-def test_a_gpu_without_memory_holds_nothing(sweeps: Runner) -> None:
+def test_a_gpu_without_memory_holds_nothing(cli: Runner) -> None:
     step = "plan --model llama3-8b --gpus 16 --seq-len 2048 --batch-size 32 --memory-capacity 0"
-    out = sweeps(step, fine=False).out
+    out = cli(step, fine=False).out
     assert "no plan can run" in out
     assert "of 0.0 GB, " in out

@@ -18,13 +18,8 @@ NCCL = "--software nccl"
 RACK = f"--hardware gb200-nvl72 {NCCL}"
 
 
-@pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
-def record(sweeps: Runner, arguments: str) -> dict[str, Any]:
-    (found,) = sweeps(f"collective {arguments} --json").records
+def record(cli: Runner, arguments: str) -> dict[str, Any]:
+    (found,) = cli(f"collective {arguments} --json").records
     return found
 
 
@@ -38,53 +33,53 @@ def record(sweeps: Runner, arguments: str) -> dict[str, Any]:
     ],
 )
 def test_known_measurements(
-    sweeps: Runner, arguments: str, quantity: str, low: float, high: float
+    cli: Runner, arguments: str, quantity: str, low: float, high: float
 ) -> None:
-    assert low < record(sweeps, arguments)[quantity] < high
+    assert low < record(cli, arguments)[quantity] < high
 
 
-def test_the_report_names_profile_algorithm_protocol_and_parts(sweeps: Runner) -> None:
-    output = sweeps(f"collective --N 16 --M 64KiB {NCCL} --show defaults").out
+def test_the_report_names_profile_algorithm_protocol_and_parts(cli: Runner) -> None:
+    output = cli(f"collective --N 16 --M 64KiB {NCCL} --show defaults").out
     assert "algorithm tree_path, software nccl, protocol LL" in output
     for words in ("launch", "steps", "wire"):  # what takes no time isn't printed
         assert f"\n      {words} " in output
     assert "inter_node_step_latency = 8 µs" in output
     assert "(nccl, infiniband)" in " ".join(output.split())
-    assert "protocol Simple" in sweeps(f"collective --N 16 --M 1GiB {NCCL}").out
-    assert ", protocol" not in sweeps("collective --N 16 --M 1GiB --software none").out
+    assert "protocol Simple" in cli(f"collective --N 16 --M 1GiB {NCCL}").out
+    assert ", protocol" not in cli("collective --N 16 --M 1GiB --software none").out
 
 
-def test_what_was_not_given_is_gathered_by_kind_and_whole_if_asked(sweeps: Runner) -> None:
+def test_what_was_not_given_is_gathered_by_kind_and_whole_if_asked(cli: Runner) -> None:
     line = "collective --N 16 --M 1GiB --hardware dgx-h100"
-    short = " ".join(sweeps(line).out.split("Defaults: ")[1].split())
+    short = " ".join(cli(line).out.split("Defaults: ")[1].split())
     assert short.startswith("collective = all_reduce; software = nccl; topology = hierarchical; ")
     left = int(re.search(r"; (\d+) more More: --show formulas,defaults$", short)[1])  # type: ignore[index]
-    whole = sweeps(f"{line} --show defaults").out.split("more")[-1]
+    whole = cli(f"{line} --show defaults").out.split("more")[-1]
     assert "\n  measured: fitted to public logs" in whole
     assert "step_latency = 810 ns" in whole
     assert whole.count(" = ") > left / 2
 
 
-def test_the_machines_own_library_is_the_default(sweeps: Runner) -> None:
+def test_the_machines_own_library_is_the_default(cli: Runner) -> None:
     line = "collective --N 8,16 --M 1KiB,1GiB --json"
-    assert sweeps(line).records == sweeps(f"{line} --software nccl").records
+    assert cli(line).records == cli(f"{line} --software nccl").records
 
 
-def test_a_described_network_has_no_library(sweeps: Runner) -> None:
+def test_a_described_network_has_no_library(cli: Runner) -> None:
     line = "collective --topology switch --N 8,16 --M 1KiB,1GiB --bandwidth 50GB/s --json"
-    assert sweeps(line).records == sweeps(f"{line} --software none --latency 1us").records
+    assert cli(line).records == cli(f"{line} --software none --latency 1us").records
     # Nor the default machine's switch, which reduces: 2 (8 - 1)/8 of 100 MB at 50 GB/s.
-    (auto,) = sweeps(
+    (auto,) = cli(
         "collective --topology switch --N 8 --M 100MB --bandwidth 50GB/s --algorithm auto --json"
     ).records
     assert auto["latency_s"] == pytest.approx(3.5e-3, rel=1e-3)
     assert auto["energy_j"] is None
 
 
-def test_a_machines_figure_is_replaced_and_nothing_else(sweeps: Runner) -> None:
+def test_a_machines_figure_is_replaced_and_nothing_else(cli: Runner) -> None:
     """Without a machine named it is the default one's, whose own figure changes nothing."""
     line = "collective --N 16 --M 1GiB --json"
-    own = sweeps(line).records
+    own = cli(line).records
     for given in (
         "--inter-bandwidth 50GB/s",
         "--intra-latency 800ns",
@@ -92,18 +87,18 @@ def test_a_machines_figure_is_replaced_and_nothing_else(sweeps: Runner) -> None:
         "--hardware dgx-h100",
         "--hardware dgx-h100 --inter-latency 2.7us",
     ):
-        assert sweeps(f"{line} {given}").records == own, given
-    (slow,) = sweeps(f"{line} --inter-bandwidth 25GB/s").records
+        assert cli(f"{line} {given}").records == own, given
+    (slow,) = cli(f"{line} --inter-bandwidth 25GB/s").records
     assert (slow["algorithm"], own[0]["algorithm"]) == ("nvls_tree", "nvls_tree")
     assert own[0]["latency_s"] < slow["latency_s"] < 2 * own[0]["latency_s"]
 
 
-def test_a_latency_moves_the_librarys_steps_by_what_it_is_off(sweeps: Runner) -> None:
+def test_a_latency_moves_the_librarys_steps_by_what_it_is_off(cli: Runner) -> None:
     """A tree of two nodes has two steps between them, each 0.68 more in Simple."""
     line = "collective --N 16 --M 1GiB --json"
 
     def latency(given: str) -> float:
-        return float(sweeps(f"{line} {given}").records[0]["latency_part_s"])
+        return float(cli(f"{line} {given}").records[0]["latency_part_s"])
 
     own = latency("")
     assert latency("--inter-latency 3.7us") == pytest.approx(own + 2 * 1.68e-6)
@@ -114,16 +109,16 @@ def test_a_latency_moves_the_librarys_steps_by_what_it_is_off(sweeps: Runner) ->
 @pytest.mark.parametrize(
     "given", ["--N 16", "--N 16 --hardware dgx-a100", "--topology hierarchical --N 8"]
 )
-def test_a_flat_networks_link_is_refused_where_none_is_flat(sweeps: Runner, given: str) -> None:
-    done = sweeps(f"collective --M 1MiB {given} --bandwidth 50GB/s", fine=False)
+def test_a_flat_networks_link_is_refused_where_none_is_flat(cli: Runner, given: str) -> None:
+    done = cli(f"collective --M 1MiB {given} --bandwidth 50GB/s", fine=False)
     assert done.code == 2
     assert "--bandwidth 50GB/s: is a flat network's" in done.err
     assert "--intra-bandwidth, --inter-bandwidth" in done.err
 
 
 @pytest.mark.parametrize(("arguments", "words"), examples(__file__, "bad_input_is_a_line"))
-def test_bad_input_is_a_line(sweeps: Runner, arguments: str, words: str) -> None:
-    done = sweeps(f"collective --N 8 --M 1MiB {arguments}", fine=False)
+def test_bad_input_is_a_line(cli: Runner, arguments: str, words: str) -> None:
+    done = cli(f"collective --N 8 --M 1MiB {arguments}", fine=False)
     assert done.code == 2
     assert words in done.err
     assert done.err.count("\n") == 1
@@ -134,22 +129,22 @@ def test_bad_input_is_a_line(sweeps: Runner, arguments: str, words: str) -> None
     examples(__file__, "a_profile_takes_the_machines_own_network"),
 )
 def test_a_profile_takes_the_machines_own_network(
-    sweeps: Runner, arguments: str, network: str, algorithm: str
+    cli: Runner, arguments: str, network: str, algorithm: str
 ) -> None:
-    place = sweeps(f"collective --M 1GiB {arguments}").out.splitlines()[1]
+    place = cli(f"collective --M 1GiB {arguments}").out.splitlines()[1]
     assert place.startswith(f"  on a {network} network, algorithm {algorithm}")
 
 
-def test_machines_of_several_kinds_have_a_network_each(sweeps: Runner) -> None:
-    rows = sweeps(f"collective --N 16 --M 1GiB --hardware dgx-h100,gb200-nvl72 {NCCL} --json")
+def test_machines_of_several_kinds_have_a_network_each(cli: Runner) -> None:
+    rows = cli(f"collective --N 16 --M 1GiB --hardware dgx-h100,gb200-nvl72 {NCCL} --json")
     assert [row["algorithm"] for row in rows.records] == ["nvls_tree", "nvls"]
 
 
-def test_a_torus_has_its_machines_axes(sweeps: Runner) -> None:
+def test_a_torus_has_its_machines_axes(cli: Runner) -> None:
     """An all_gather of a pod's 256 chips at 0.95 of four links each."""
-    found = record(sweeps, "--op all_gather --N 256 --M 1GiB --hardware tpu-v5e --software xla")
+    found = record(cli, "--op all_gather --N 256 --M 1GiB --hardware tpu-v5e --software xla")
     assert found["latency_s"] == pytest.approx(21e-6 + 255 / 256 * 2**30 / (0.95 * 4 * 45e9))
-    cube = sweeps("collective --N 64 --M 1GiB --hardware tpu-v5p --show defaults").out
+    cube = cli("collective --N 64 --M 1GiB --hardware tpu-v5p --show defaults").out
     assert "mesh_nx, mesh_ny, mesh_nz = 4" in " ".join(cube.split())
 
 
@@ -157,43 +152,43 @@ STEP = "analysis --model llama3-8b --gpus 16 --tp 8 --sp on --seq-len 4096 --glo
 
 
 @pytest.mark.thorough
-def test_a_training_step_names_its_profile(sweeps: Runner) -> None:
+def test_a_training_step_names_its_profile(cli: Runner) -> None:
     for given in ("", " --software nccl"):
-        output = sweeps(f"{STEP}{given} --show communication,defaults", fine=False).out
+        output = cli(f"{STEP}{given} --show communication,defaults", fine=False).out
         assert "times by the profile of nccl; environment = step" in output
         assert "inter_node_step_latency" in output
     line = f"{STEP} --software none --show communication"
-    assert "times by" not in sweeps(line, fine=False).out
+    assert "times by" not in cli(line, fine=False).out
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("words", ["environment pytorch", "fabric efa"])
-def test_a_training_step_takes_what_a_profile_has(sweeps: Runner, words: str) -> None:
-    plain = sweeps(f"{STEP} --json").records[0]
-    found = sweeps(f"{STEP} --json --{words}").records[0]
+def test_a_training_step_takes_what_a_profile_has(cli: Runner, words: str) -> None:
+    plain = cli(f"{STEP} --json").records[0]
+    found = cli(f"{STEP} --json --{words}").records[0]
     assert found["step_time_s"] > plain["step_time_s"]
 
 
 @pytest.mark.thorough
-def test_a_share_of_links_is_beside_the_profiles(sweeps: Runner) -> None:
-    plain = sweeps(f"{STEP} --json").records
-    assert sweeps(f"{STEP} --intra-efficiency 1 --inter-efficiency 1 --json").records == plain
-    (found,) = sweeps(f"{STEP} --intra-efficiency 0.7 --json").records
+def test_a_share_of_links_is_beside_the_profiles(cli: Runner) -> None:
+    plain = cli(f"{STEP} --json").records
+    assert cli(f"{STEP} --intra-efficiency 1 --inter-efficiency 1 --json").records == plain
+    (found,) = cli(f"{STEP} --intra-efficiency 0.7 --json").records
     assert found["step_time_s"] > plain[0]["step_time_s"]
     line = f"{STEP} --intra-efficiency 0.7 --show communication"
-    assert "links at intra_efficiency 0.7" in sweeps(line).out
+    assert "links at intra_efficiency 0.7" in cli(line).out
 
 
 @pytest.mark.parametrize(("arguments", "words"), examples(__file__, "a_time_has_its_band"))
-def test_a_time_has_its_band(sweeps: Runner, arguments: str, words: str) -> None:
-    found = " ".join(sweeps(f"collective --M 1GiB {arguments}").out.split())
+def test_a_time_has_its_band(cli: Runner, arguments: str, words: str) -> None:
+    found = " ".join(cli(f"collective --M 1GiB {arguments}").out.split())
     assert words in found
     known = words.partition(" holds")[0] if " holds" in words else "band not known"
     assert f"({known})" in found.partition(" on a ")[0]
 
 
-def test_what_nobody_measured_has_no_band(sweeps: Runner) -> None:
-    found = sweeps("collective --N 8 --M 1GiB --software none").out
+def test_what_nobody_measured_has_no_band(cli: Runner) -> None:
+    found = cli("collective --N 8 --M 1GiB --software none").out
     assert "(band not known)" in found.splitlines()[0]
 
 
@@ -208,10 +203,10 @@ def test_files_have_expected_errors() -> None:
     assert "expected_errors" not in bare.attrs
 
 
-def test_many_times_have_their_errors_and_networks(sweeps: Runner) -> None:
+def test_many_times_have_their_errors_and_networks(cli: Runner) -> None:
     """A row each: the error of its operation, size and nodes, and how many rows tell it."""
     line = "collective --N 8,16,72 --M 1KiB,1GiB --hardware gb200-nvl72 --op all_reduce,all_to_all"
-    rows = sweeps(f"{line} --csv").rows
+    rows = cli(f"{line} --csv").rows
     profile = load_software("nccl")
     for row in rows:
         node, size = float(row["ranks"]) <= 72, float(row["message_bytes"]) > 2**20
@@ -222,7 +217,7 @@ def test_many_times_have_their_errors_and_networks(sweeps: Runner) -> None:
         assert float(row["error_band_samples"]) == count
         for name, end in (("time_band_low", low), ("time_band_high", high)):
             assert float(row[name] or "nan") == pytest.approx(end / 100, nan_ok=True)
-    output = sweeps("collective --N 8,16 --M 1GiB --show rows").out
+    output = cli("collective --N 8,16 --M 1GiB --show rows").out
     table = output.split("\n\n")[1].splitlines()
     assert [line.split()[0] for line in table] == ["topology", "switch", "hierarchical"]
     assert [line.split()[3:5] for line in table[1:]] == [["-8/+17", "%"], ["-10/+14", "%"]]
@@ -231,14 +226,14 @@ def test_many_times_have_their_errors_and_networks(sweeps: Runner) -> None:
         assert row in " ".join(output.split())
 
 
-def test_times_without_measured_rows_say_so(sweeps: Runner) -> None:
+def test_times_without_measured_rows_say_so(cli: Runner) -> None:
     for line in ("--hardware mi300x", "--software none", "--op broadcast", "--topology switch"):
-        rows = sweeps(f"collective --N 16,32 --M 1GiB {line} --csv").rows
+        rows = cli(f"collective --N 16,32 --M 1GiB {line} --csv").rows
         assert all(row.get("time_band_low", "") == "" for row in rows)
         assert all(float(row.get("error_band_samples", 0.0)) == 0.0 for row in rows)
 
 
-def test_a_calibrated_machine_has_errors_of_its_own(sweeps: Runner, tmp_path: Path) -> None:
+def test_a_calibrated_machine_has_errors_of_its_own(cli: Runner, tmp_path: Path) -> None:
     text = (shipped("hardware") / "dgx-h100.toml").read_text(encoding="utf-8")
     own = 'profile = "nccl"\nstep_latency = { value = "1 us", kind = "measured", source = "a log" }'
     (tmp_path / "mine.toml").write_text(
@@ -246,6 +241,6 @@ def test_a_calibrated_machine_has_errors_of_its_own(sweeps: Runner, tmp_path: Pa
             'name = "dgx-h100"', 'name = "mine"'
         )
     )
-    found = record(sweeps, f"--N 8 --M 1GiB --hardware {tmp_path / 'mine.toml'}")
+    found = record(cli, f"--N 8 --M 1GiB --hardware {tmp_path / 'mine.toml'}")
     assert "time_band_low" not in found
-    assert "time_band_low" in record(sweeps, "--N 8 --M 1GiB --hardware dgx-h100")
+    assert "time_band_low" in record(cli, "--N 8 --M 1GiB --hardware dgx-h100")

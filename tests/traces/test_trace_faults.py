@@ -22,11 +22,6 @@ from tests.traces.make import GEMM, call, kernel, step, write
 GOOD = json.dumps({"traceEvents": [kernel(GEMM, k, 1) for k in range(400)], "traceName": "t"})
 
 
-@pytest.fixture
-def sweeps(capsys: pytest.CaptureFixture[str]) -> Runner:
-    return Runner(capsys)
-
-
 def told(path: Path) -> str:
     with pytest.raises(InputError) as caught:
         analyse(read_trace(path))
@@ -138,7 +133,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert "can't be read" in told(tmp_path)
 
 
-def test_all_faults_are_told(tmp_path: Path, sweeps: Runner) -> None:
+def test_all_faults_are_told(tmp_path: Path, cli: Runner) -> None:
     good = write(tmp_path / "good.json", [kernel(GEMM, 0, 1)])
     bad = [tmp_path / name for name in ("one.json", "two.json")]
     for path in bad:
@@ -146,7 +141,7 @@ def test_all_faults_are_told(tmp_path: Path, sweeps: Runner) -> None:
     with pytest.raises(InputError) as caught:
         analyse_files([bad[0], good, bad[1]])
     assert len(caught.value.faults) == 2
-    done = sweeps("trace", str(bad[0]), str(good), str(bad[1]), fine=False)
+    done = cli("trace", str(bad[0]), str(good), str(bad[1]), fine=False)
     assert done.code == 2
     assert done.out == ""
     lines = done.err.splitlines()
@@ -156,11 +151,11 @@ def test_all_faults_are_told(tmp_path: Path, sweeps: Runner) -> None:
 
 @pytest.mark.parametrize(("options", "words"), examples(__file__, "options_that_cannot_be"))
 def test_options_that_cannot_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweeps: Runner, options: str, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Runner, options: str, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path("good.json"), [kernel(GEMM, 0, 1)])
-    done = sweeps(f"trace good.json {options}", fine=False)
+    done = cli(f"trace good.json {options}", fine=False)
     assert done.code == 2
     assert words in done.err
     assert sorted(path.name for path in tmp_path.iterdir()) in (

@@ -14,14 +14,6 @@ from tests.cli_runner import Runner
 from tests.traces.make import GEMM, NCCL, call, kernel, launched, step, write
 
 
-@pytest.fixture
-def sweeps(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 def trace(path: Path, rank: int | None = None, end: float = 10, world: int = 2) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     about = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": world}}
@@ -46,19 +38,19 @@ def read(folder: Path) -> Ranks:
     return analyse_files([folder])
 
 
-def test_one_file_a_rank(tmp_path: Path, sweeps: Runner) -> None:
+def test_one_file_a_rank(tmp_path: Path, cli: Runner) -> None:
     for rank in (1, 0):
         trace(tmp_path / "log" / f"host{rank}_9.17000000000{rank}0.pt.trace.json.gz", rank)
-    done = sweeps("trace log")
+    done = cli("trace log")
     assert done.out.startswith("Most exposed communication: rank 0 of 2 traces")
     rows = [line.split() for line in done.out.splitlines() if line.startswith("     ")]
     assert [row[0] for row in rows if row[0].isdigit()][:2] == ["0", "1"]
     assert [*read(tmp_path / "log").overlaps[0].by_step] == [1, 2]
-    records = sweeps("trace log --json").records
+    records = cli("trace log --json").records
     assert {record["rank"] for record in records} == {0, 1}
 
 
-def test_bad_files_are_named_and_the_rest_is_judged(tmp_path: Path, sweeps: Runner) -> None:
+def test_bad_files_are_named_and_the_rest_is_judged(tmp_path: Path, cli: Runner) -> None:
     folder = tmp_path / "log"
     trace(folder / "rank0.json")
     trace(folder / "rank10.json.gz")
@@ -80,7 +72,7 @@ def test_bad_files_are_named_and_the_rest_is_judged(tmp_path: Path, sweeps: Runn
     assert len(left) == len(reasons)
     for name, reason in reasons.items():
         assert any(name in note and reason in note for note in left)
-    done = sweeps("trace log")
+    done = cli("trace log")
     text = " ".join(done.out.split())
     assert all(f"Note: left out: trace = 'log/{name}" in text for name in [*reasons][:3])
     assert "Note: left out: trace = 'rank5.json': has no rows of GPU work" in text

@@ -17,14 +17,6 @@ from tests.tables import examples, keyed
 QWEN = "tune --model-name Qwen/Qwen3-0.6B"
 
 
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 @pytest.mark.thorough
 def test_with_every_flag_of_the_documentation(cli: Runner) -> None:
     out = cli(
