@@ -20,6 +20,7 @@ from sweeps.result import record_name
 from sweeps.store.netcdf import open_dataset
 from tests.analysis_cases import LLAMA, SIZES, job_of
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 PLAIN = ("minimum", "maximum", "ceil", "floor", "where", "sqrt", "log2", "exp", "expm1")
 
@@ -49,14 +50,7 @@ def _stated(shown: str) -> float | None:
 
 @pytest.mark.thorough_cases("line2", "line3", "mixtral")
 @pytest.mark.parametrize(
-    "line",
-    [
-        "--topology ring --num-gpus 8 --dp 8 --params 70e9",
-        "--topology hierarchical --num-gpus 8 --dp 8 --gpus-per-node 4 --params 70e9",
-        f"--topology switch --num-gpus 8 --dp 2 --tp 2 --cp 2 {SIZES} --num-layers 32",
-        LLAMA,
-        "--model mixtral-8x7b --num-gpus 16 --ep 8 --tp 2 --seq-length 4096",
-    ],
+    "line", examples(__file__, "verbose_puts_the_numbers_in", LLAMA=LLAMA, SIZES=SIZES)
 )
 def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
     out = cli(f"analysis {line} --verbose").out

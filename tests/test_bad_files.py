@@ -23,14 +23,7 @@ def written(tmp_path: Path, text: str, name: str = "mine.toml") -> Path:
     return path
 
 
-GOOD = """
-quantities = ["time"]
-[axes]
-ranks = [8, 16]
-topology = ["ring", "torus"]
-[constants]
-message_bytes = "1 MB"
-"""
+GOOD = examples(__file__, "good")
 
 
 def test_all_faults_of_a_spec_at_once_with_the_name_of_its_file(

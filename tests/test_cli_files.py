@@ -23,20 +23,10 @@ from sweeps.cli.flags import SECTIONS
 from sweeps.cli.run_command import SUGGESTED, analyses
 from sweeps.spec.units import grouped
 from tests.cli_runner import Runner, drawn_in
+from tests.tables import examples
 
 ROOT = Path(__file__).parents[1]
-SPEC = """
-title = "Mine"
-[axes]
-topology = ["ring", "torus"]
-ranks = "2:16:x2"
-message_bytes = "1KiB:1GiB:log5"
-[[figures]]
-kind = "curves"
-name = "latency"
-lines = ["topology"]
-at = { ranks = 16 }
-"""
+SPEC = examples(__file__, "spec")
 
 
 def started(*args: str, cwd: Path, code: str = "", **options: Any) -> subprocess.Popen[str]:

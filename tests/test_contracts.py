@@ -19,17 +19,7 @@ from tests.tables import examples
 SPECS = Path(__file__).parents[1] / "specs"
 LINE = "collective --N 8,16 --M 1GiB"
 PLAN = "plan --model llama3-8b --gpus 8 --tp 1,2 --pp 1 -b 64 --recompute none --zero-stage 1"
-SPEC = """
-quantities = ["time"]
-[axes]
-ranks = [8, 16]
-[constants]
-message_bytes = "1 GiB"
-[[asserts]]
-that = "time < {limit}"
-[[asserts]]
-that = "busbw > 1 GB/s"
-"""
+SPEC = examples(__file__, "spec")
 
 
 def test_what_is_asserted_is_read() -> None:
@@ -38,16 +28,7 @@ def test_what_is_asserted_is_read() -> None:
     assert read_contract("mfu > 40 %").value == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize(
-    ("text", "result"),
-    [
-        ("step_time < 8", "has no unit"),
-        ("step_time = 8 s", "can't be read"),
-        ("steptime < 8 s", "did you mean"),
-        ("step_time < 8 GB", "not a time"),
-        ("", "can't be read"),
-    ],
-)
+@pytest.mark.parametrize(("text", "result"), examples(__file__, "what_cant_be_asserted"))
 def test_what_cant_be_asserted(text: str, result: str) -> None:
     with pytest.raises(InputError, match=result):
         read_contract(text)

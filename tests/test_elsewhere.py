@@ -32,16 +32,7 @@ def test_unknown_keywords_name_ours(name: str, value: float, ours: str) -> None:
         sweeps.sweep("time", message_bytes=1e6, **{name: value})
 
 
-@pytest.mark.parametrize(
-    ("line", "ours"),
-    [
-        ("plan --num-attention-heads 64", "--num-heads"),
-        ("plan --n-gpus 64", "--gpus"),
-        ("analysis --tensor-model-parallel-size 8", "--tp"),
-        ("collective --alpha 1us", "--latency"),
-        ("collective --tensor-size 1GiB", "--message-size"),
-    ],
-)
+@pytest.mark.parametrize(("line", "ours"), examples(__file__, "unknown_options_name_ours"))
 def test_unknown_options_name_ours(cli: Runner, line: str, ours: str) -> None:
     done = cli(line, fine=False)
     typed = line.split()[1]

@@ -24,18 +24,7 @@ BANNED = examples(__file__, "banned")
 KEPT = {"ends_groups", "ends_ranks"}
 
 
-SPEC = """
-title = "wire_time is prose here"
-quantities = ["wire_time"]
-[axes]
-message_bytes = "1MiB,2MiB"
-[constants]
-topology = "ring"
-collective = "all_reduce"
-algorithm = "ring"
-ranks = 8
-bandwidth = "50 GB/s"
-"""
+SPEC = examples(__file__, "spec")
 
 
 @pytest.mark.parametrize("pattern", BANNED)

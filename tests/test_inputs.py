@@ -105,14 +105,7 @@ def test_a_batch_of_parts_of_sequences_is_refused(cli: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        f"plan {MODEL} -b 512 --batch-tokens 4M",
-        f"plan {MODEL} -b 4M --batch-tokens 4M",
-        f"{ANALYSIS} --global-batch 512 --batch-tokens 4M --seq-len 8k",
-        f"{ANALYSIS} --global-batch 512 --batch-size 4M --seq-len 8k",
-        "buy --model llama3-8b --tokens 1T --days 9 -b 4M --batch-tokens 4M",
-    ],
+    "line", examples(__file__, "one_batch_alone", ANALYSIS=ANALYSIS, MODEL=MODEL)
 )
 def test_one_batch_alone(cli: Runner, line: str) -> None:
     ran = cli(line, fine=False)

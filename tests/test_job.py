@@ -190,15 +190,7 @@ def test_numpy_numbers_are_written_as_numbers() -> None:
 
 # Changes from the command line.
 
-SPEC = """
-title = "Mine"
-quantities = ["time"]
-[axes]
-ranks = [2, 4]
-message_bytes = "1KiB:1MiB:x32"
-[constants]
-topology = "ring"
-"""
+SPEC = examples(__file__, "spec")
 
 
 def changed(tmp_path: Path, *settings: str) -> Job:

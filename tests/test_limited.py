@@ -270,20 +270,7 @@ MEGATRON = (
     "--seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 128 "
     "--bf16 --swiglu --ffn-hidden-size 14336 --padded-vocab-size 128256 "
 )
-TORCHTITAN = """\
-[model]
-name = "llama3"
-flavor = "8B"
-converters = ["float8"]
-[training]
-local_batch_size = 1
-seq_len = 8192
-deterministic = true
-[compile]
-enable = true
-[float8]
-recipe_name = "rowwise"
-"""
+TORCHTITAN = examples(__file__, "torchtitan")
 
 
 def test_launch_files_tell_scales_and_determinism(tmp_path: Path) -> None:

@@ -96,14 +96,7 @@ def test_a_batch_size_says_what_it_is_read_as(cli: Runner, line: str, words: str
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("label", "degree"),
-    [
-        ("tp-mechanism userbuffers", "tp"),
-        ("cp-mechanism ring_exchange", "cp"),
-        ("schedule gpipe", "pp"),
-        ("cp-comm-type all_gather", "cp"),
-        ("latency-model message", ""),
-    ],
+    ("label", "degree"), examples(__file__, "a_label_that_changes_nothing_is_refused")
 )
 def test_a_label_that_changes_nothing_is_refused(
     refused: Refused, cli: Runner, label: str, degree: str

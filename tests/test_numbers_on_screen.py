@@ -195,14 +195,7 @@ def test_digits_of_a_column_of_percentages_are_as_many() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("message_bytes", "1 GiB"),
-        ("sent_bytes", "1 GiB"),
-        ("peak_memory", "1.074 GB"),
-        ("communication_volume", "1.074 GB"),
-        ("workspace_bytes", "1 GiB"),
-    ],
+    ("name", "text"), examples(__file__, "memory_is_in_powers_of_ten_and_messages_in_powers_of_two")
 )
 def test_memory_is_in_powers_of_ten_and_messages_in_powers_of_two(name: str, text: str) -> None:
     assert shown(name, 2.0**30) == text

@@ -24,6 +24,7 @@ from sweeps.spec.software import load_software
 from sweeps.tuner.predict import TAKEN, predict, read_rates
 from sweeps.tuner.userbuffers import OPERATORS, PHASES, products_of
 from sweeps.tuner.userbuffers import LayerOverlap as Overlap
+from tests.tables import keyed
 
 MODEL = "llama3-8b"
 PRECISE = 17
@@ -252,16 +253,11 @@ def test_a_step_charges_a_profile_as_collective_does(seed: int, tmp_path: Path) 
 def test_a_step_between_nodes_charges_a_profile_as_collective_does() -> None:
     wanted = ["dp_all_reduce_time", "dp_reduce_bytes", "pp_transfer_time", "pp_message_bytes"]
     given = {
+        **keyed(
+            "hardware=dgx-h100 world_size=64 tp=1 pp=2 sequence_length=4096 micro_batch_size=1 "
+            "global_batch_size=64 zero_stage=0 software=nccl"
+        ),
         "model": MODEL,
-        "hardware": "dgx-h100",
-        "world_size": 64,
-        "tp": 1,
-        "pp": 2,
-        "sequence_length": 4096,
-        "micro_batch_size": 1,
-        "global_batch_size": 64,
-        "zero_stage": 0,
-        "software": "nccl",
     }
     arrays = prepare({"quantities": wanted, "constants": given}).program.evaluate()
     found = {quantity: float(arrays[quantity]) for quantity in wanted}

@@ -18,35 +18,12 @@ from sweeps.cli import COMMANDS
 from sweeps.origin import read
 from tests.calibrate.simulated import log_text, timed
 from tests.cli_runner import Done, Runner, drawn_in
+from tests.tables import examples
 from tests.validate.test_validate_command import OWN
 
 TRACE = Path(__file__).parent / "data" / "traces" / "triton_example.json.gz"
-SPEC = """
-title = "Mine"
-[axes]
-topology = ["ring", "torus"]
-ranks = [4, 16]
-message_bytes = "1KiB:1GiB:log5"
-[[figures]]
-kind = "curves"
-name = "latency"
-lines = ["topology"]
-at = { ranks = 16 }
-"""
-STUDY = """
-title = "Small"
-[tp_overlap]
-hardware = ["dgx-h100"]
-tp = "2,4"
-hidden_size = "1024,4096"
-tokens = "4096"
-num_sm = "2,4"
-[tp_overlap.shape]
-head_size = 128
-kv_heads = 8
-ffn_ratio = 3.5
-gated_mlp = true
-"""
+SPEC = examples(__file__, "spec")
+STUDY = examples(__file__, "study")
 # What every file says of where it comes from.
 PROVENANCE = tuple(
     "Conventions title source history references date_created spec spec_sha256 fingerprint".split()

@@ -78,16 +78,7 @@ def points_of(number: int, seed: int, **values: list[float]) -> list[dict[str, f
     return [{name: own.choice(value) for name, value in values.items()} for _ in range(number)]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"hardware": "dgx-h100"},
-        {"hardware": "dgx-h100", "algorithm": "auto", "software": "none"},
-        {"hardware": "tpu-v5p", "topology": "torus"},
-        {"topology": "switch", "algorithm": "halving", "software": "none"},
-        {"topology": "mesh", "latency": 1e-6, "bandwidth": 50e9},
-    ],
-)
+@pytest.mark.parametrize("given", examples(__file__, "collectives_have_the_same_bits"))
 def test_collectives_have_the_same_bits(given: dict[str, Any]) -> None:
     points = points_of(8, 3, ranks=[1, 2, 8, 12, 64, 256], message_bytes=[0.0, 8.0, 1e6, 3e9])
     assert compare({"collective": "all_reduce", **given}, points, SMALL)

@@ -62,16 +62,7 @@ def slow_wire(message_bytes, bandwidth):
     """Time on a wire that is half as fast."""
     return 2.0 * message_bytes / bandwidth
 '''
-SPEC = """
-quantities = ["slowest_time", "time", "steps", "chosen_algorithm"]
-[axes]
-algorithm = ["ring", "magic", "auto"]
-ranks = [3, 8]
-spread = ["0 s", "1 us", "1 ms"]
-[constants]
-topology = "ring"
-message_bytes = "1 MB"
-"""
+SPEC = examples(__file__, "spec")
 
 
 def sweeps(*args: str, cwd: Path, code: int = 0) -> str:

@@ -18,7 +18,7 @@ from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed
 from tests.cli_runner import Runner
-from tests.tables import examples
+from tests.tables import examples, keyed
 
 DATA = Path(__file__).parents[1] / "data" / "logs"
 H100 = load_hardware("dgx-h100")
@@ -293,18 +293,10 @@ def test_inspector_lines() -> None:
 
 def test_rccl_records() -> None:
     record = {
-        "numCycle": 0,
-        "name": "AllReduce",
-        "nodes": 1,
-        "ranks": 8,
-        "ranksPerNode": 8,
-        "size": 8,
-        "type": "float",
-        "redop": "sum",
-        "inPlace": 1,
-        "time": 20.0,
-        "algBw": 0.0004,
-        "busBw": 0.0007,
+        **keyed(
+            "numCycle=0 name=AllReduce nodes=1 ranks=8 ranksPerNode=8 size=8 type=float redop=sum "
+            "inPlace=1 time=20.0 algBw=0.0004 busBw=0.0007"
+        ),
         "wrong": "2",
     }
     for text in (json.dumps(record) + "\n", json.dumps([record], indent=1)):

@@ -32,13 +32,7 @@ STEP = keyed(
 )
 ASKED = ("step_time", "peak_memory", "cost", "mfu", "tokens_per_second", "communication_volume")
 # The second of a pair varies along no dimension along which the first doesn't.
-PAIRS = [
-    ("cost", "step_time"),
-    ("cost", "peak_memory"),
-    ("step_time", "peak_memory"),
-    ("tokens_per_second", "peak_memory"),
-    ("cost", "mfu"),
-]
+PAIRS = examples(__file__, "pairs")
 PAIRS_ALONE = [("time", "algbw"), ("algbw", "time")]
 WHERE = [
     "peak_memory <= 0.7*memory_capacity",

@@ -255,18 +255,7 @@ def test_blocks_give_the_same_file(tmp_path: Path, cells: int) -> None:
         xr.testing.assert_identical(stored.load(), wanted.assign_attrs(stored.attrs))
 
 
-SPEC = """
-quantities = ["time", "step_time", "mfu"]
-[axes]
-ranks = [8, 16]
-message_bytes = ["1MiB", "1GiB"]
-topology = ["ring", "hierarchical"]
-tp = [1, 8]
-[constants]
-model = "llama3-8b"
-sequence_length = 4096
-global_batch_size = 64
-"""
+SPEC = examples(__file__, "spec")
 
 
 @pytest.mark.thorough

@@ -279,30 +279,7 @@ def test_combined_strategies_are_their_groups(cli: Runner) -> None:
     assert "--gpus-per-node 2 --nics-per-node 2 --verbose" in result
 
 
-OWN = """
-title = "Three types of links"
-model = "llama3-8b"
-sequence_length = 1024
-[strategies]
-data_parallel = [2, 4]
-tensor_parallel = [2]
-pipeline = { near = 0, far = 1 }
-[networks.given]
-links = [
-  { name = "chip", latency = "0.1 us", bandwidth = "900 GB/s", energy_per_bit = "1 pJ/bit" },
-  { name = "board", latency = "0.5 us", bandwidth = "200 GB/s", energy_per_bit = "5 pJ/bit" },
-  { name = "fibre", latency = "3 us", bandwidth = "25 GB/s", energy_per_bit = "30 pJ/bit" },
-]
-matrix = [
-  [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 2, 1]],
-  [[1, 0, 0], [0, 0, 0], [0, 2, 1], [0, 1, 0]],
-  [[0, 1, 0], [0, 2, 1], [0, 0, 0], [1, 0, 0]],
-  [[0, 2, 1], [0, 1, 0], [1, 0, 0], [0, 0, 0]],
-]
-[[cases]]
-name = "own"
-network = "given"
-"""
+OWN = examples(__file__, "own")
 
 
 def test_a_given_matrix_of_three_types(cli: Runner, tmp_path: Path) -> None:

@@ -50,21 +50,7 @@ def test_what_may_be_added(tmp_path: Path) -> None:
         read_launch(str(script))
 
 
-NEMO = """
-trainer: {devices: 8, num_nodes: 4, precision: bf16}
-model:
-  micro_batch_size: 1
-  global_batch_size: 64
-  encoder_seq_length: 4096
-  max_position_embeddings: ${.encoder_seq_length}
-  num_layers: 32
-  hidden_size: 4096
-  ffn_hidden_size: ${multiply:4, ${.hidden_size}}
-  num_attention_heads: 32
-  num_query_groups: ${model.num_attention_heads}
-  vocab_size: 32000
-  optim: {lr: "${oc.env:LR}", name: distributed_fused_adam, sizes: "${..num_layers}"}
-"""
+NEMO = examples(__file__, "nemo")
 
 
 def test_values_that_refer_to_others(tmp_path: Path) -> None:
@@ -120,25 +106,11 @@ def test_torchtitan_s_gpus_have_to_be_those_of_its_degrees(tmp_path: Path) -> No
         read_launch(str(script))
 
 
-FACTORY = """
-model_name_or_path: Qwen/Qwen2.5-7B
-finetuning_type: full
-cutoff_len: 4096
-per_device_train_batch_size: 1
-bf16: true
-packing: true
-"""
+FACTORY = examples(__file__, "factory")
 
 
 @pytest.mark.parametrize(
-    ("line", "world"),
-    [
-        ("FORCE_TORCHRUN=1 NNODES=2 NPROC_PER_NODE=8 llamafactory-cli train sft.yaml", 16),
-        ("export NPROC_PER_NODE=4\nllamafactory-cli train sft.yaml", 4),
-        ("trl sft --config sft.yaml --num_processes 8", 8),
-        ("accelerate launch --num_processes 8 train.py --config=sft.yaml", 8),
-        ("torchrun --nproc_per_node 8 train.py sft.yaml", 8),
-    ],
+    ("line", "world"), examples(__file__, "arguments_in_a_file_that_a_command_names")
 )
 def test_arguments_in_a_file_that_a_command_names(line: str, world: int, tmp_path: Path) -> None:
     (tmp_path / "sft.yaml").write_text(FACTORY)

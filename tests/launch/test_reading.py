@@ -316,16 +316,7 @@ ACCELERATE = """
 accelerate launch {more} train.py --model_name_or_path Qwen/Qwen2.5-32B --max_seq_length 4096 \\
     --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --bf16 True --packing True
 """
-ZERO_3 = """
-compute_environment: LOCAL_MACHINE
-distributed_type: DEEPSPEED
-deepspeed_config:
-  zero_stage: 3
-  offload_optimizer_device: cpu
-  gradient_accumulation_steps: 4
-num_machines: 2
-num_processes: 16
-"""
+ZERO_3 = examples(__file__, "zero_3")
 LAUNCHED = examples(__file__, "launched")
 
 

@@ -17,18 +17,7 @@ from sweeps.launch.read import read_launch
 from tests.tables import examples
 
 DATA = Path(__file__).parents[1] / "data" / "launch"
-TITAN = """
-[model]
-name = "llama3"
-flavor = "{flavor}"
-[training]
-local_batch_size = 8
-[parallelism]
-pipeline_parallel_degree = {pp}
-pipeline_parallel_schedule = "{schedule}"
-[activation_checkpoint]
-{lines}
-"""
+TITAN = examples(__file__, "titan")
 TITANS: list[tuple[str, int, str, str, dict[str, Any]]] = examples(__file__, "titans")
 
 

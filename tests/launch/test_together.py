@@ -24,30 +24,17 @@ from tests.tables import examples, keyed
 
 DATA = Path(__file__).parents[1] / "data"
 ARGUMENTS = {
-    "output_dir": "out",
-    "per_device_train_batch_size": 2,
-    "gradient_accumulation_steps": 4,
-    "gradient_checkpointing": True,
-    "bf16": True,
-    "fp16": False,
-    "tf32": None,
-    "max_steps": 1000,
-    "optim": "adamw_torch_fused",
-    "max_length": 4096,
-    "packing": True,
+    **keyed(
+        "output_dir=out per_device_train_batch_size=2 gradient_accumulation_steps=4 "
+        "gradient_checkpointing=True bf16=True fp16=False tf32=None max_steps=1000 "
+        "optim=adamw_torch_fused max_length=4096 packing=True"
+    ),
     "fsdp": [],
     "fsdp_config": {"min_num_params": 0, "xla": False},
     "deepspeed": None,
     "attn_implementation": "flash_attention_2",
 }
-ZERO = """
-compute_environment: LOCAL_MACHINE
-distributed_type: DEEPSPEED
-deepspeed_config: {deepspeed_config_file: /home/me/ds_config.json, zero3_init_flag: true}
-num_machines: 2
-num_processes: 16
-mixed_precision: bf16
-"""
+ZERO = examples(__file__, "zero")
 FSDP = """
 distributed_type: FSDP
 fsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: true}

@@ -97,14 +97,7 @@ def test_tensor_parallelism_of_mixers_without_an_mlp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recompute", "gathers", "reductions"),
-    [
-        ("none", 0, 0),
-        ("selective", 0, 0),
-        ("full", 2, 2),
-        ("full_early_stop", 2, 1),
-        ("per_op", 2, 0),
-    ],
+    ("recompute", "gathers", "reductions"), examples(__file__, "what_recomputation_repeats")
 )
 def test_what_recomputation_repeats(recompute: str, gathers: int, reductions: int) -> None:
     plan = {**GPT, "tp": 4, "sequence_parallel": 1, "cp": 2}
@@ -245,18 +238,11 @@ def test_attention_that_selects_gathers_latent_vectors() -> None:
     """A vector of 512 + 64 a token for all heads, and half the layers' indexer's key of 128."""
     selecting = {
         **LLAMA,
-        "heads": 64,
-        "kv_heads": 64,
-        "kv_lora_rank": 512,
-        "qk_nope_head_size": 192,
-        "qk_rope_head_size": 64,
-        "v_head_size": 256,
-        "index_heads": 32,
-        "index_head_size": 128,
-        "index_top_k": 2048,
+        **keyed(
+            "heads=64 kv_heads=64 kv_lora_rank=512 qk_nope_head_size=192 qk_rope_head_size=64 "
+            "v_head_size=256 index_heads=32 index_head_size=128 index_top_k=2048 tp=2 cp=4"
+        ),
         "index_layers": LLAMA["layers"] / 2,
-        "tp": 2,
-        "cp": 4,
     }
     step = held(selecting, context_parallel="all_gather", selection="indexed")
     assert float(step["cp_gather_bytes"]) == 4 * 2 * 2048 * (512 + 64 + 64)

@@ -298,14 +298,11 @@ def test_latent_mixtures_by_hand() -> None:
     assert held("parameters", SUPER) == pytest.approx(whole, rel=1e-12)
     plan = {
         **PLAN,
+        **keyed(
+            "tp=1 dp=64 ep=64 global_batch_size=64 sequence_parallel=0 micro_batch_size=1 "
+            "hardware=gb200-nvl72"
+        ),
         "model": SUPER,
-        "tp": 1,
-        "dp": 64,
-        "ep": 64,
-        "global_batch_size": 64,
-        "sequence_parallel": 0,
-        "micro_batch_size": 1,
-        "hardware": "gb200-nvl72",
     }
     names = ["routed_elements", "moe_block_activations", "step_time"]
     latent, plain = (sweep(names, **plan, **more) for more in ({}, {"expert_latent_size": 0}))
@@ -515,14 +512,10 @@ def test_several_residuals_by_hand() -> None:
     """Bytes, what is kept and what stages send, beside those of one residual."""
     plan = {
         **PLAN,
+        **keyed(
+            "tp=1 pp=4 dp=64 ep=64 global_batch_size=256 sequence_length=4096 hardware=gb200-nvl72"
+        ),
         "model": FLASH,
-        "tp": 1,
-        "pp": 4,
-        "dp": 64,
-        "ep": 64,
-        "global_batch_size": 256,
-        "sequence_length": 4096,
-        "hardware": "gb200-nvl72",
     }
     names = (
         "attention_elementwise_bytes moe_layer_activations checkpoint_activations "

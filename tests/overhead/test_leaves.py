@@ -21,13 +21,7 @@ NODE = 8
 def met(group: str, **given: float) -> float:
     """Return what a kind of groups meets, in a plan on nodes of eight."""
     plan = {
-        "tp": 8.0,
-        "cp": 1.0,
-        "pp": 1.0,
-        "dp": 8.0,
-        "ep": 1.0,
-        "oversubscription": 4.0,
-        "nodes_per_leaf": 4.0,
+        **keyed("tp=8.0 cp=1.0 pp=1.0 dp=8.0 ep=1.0 oversubscription=4.0 nodes_per_leaf=4.0"),
         "gpus_per_node": float(NODE),
     }
     labels = {"topology": "hierarchical", "group": group}

@@ -18,27 +18,21 @@ from overhead import special
 from overhead.completion import implied
 from overhead.evaluation import Evaluation
 from overhead.special import negative_binomial_quantile, negative_binomial_tail
+from tests.tables import keyed
 
 # Facts of public traces and papers, each with its source.
 ROWS = Path(__file__).parents[1] / "data" / "failures.csv"
 DAY = 86400.0
 RUN: Mapping[str, float] = {
+    **keyed(
+        "world_size=16384.0 gpus_per_failing_node=8.0 failure_rate=3.7887e-3 parameters=405e9 "
+        "weight_bytes=2.0 optimizer_bytes=12.0 step_time=10.0 storage_bandwidth=1.2e9 "
+        "checkpoint_start_time=5.0 detection_time=300.0 job_restart_time=300.0 "
+        "down_dispersion=0.53 spare_coverage=0.99"
+    ),
     "day": DAY,
-    "world_size": 16384.0,
-    "gpus_per_failing_node": 8.0,
-    "failure_rate": 3.7887e-3,
-    "parameters": 405e9,
-    "weight_bytes": 2.0,
-    "optimizer_bytes": 12.0,
-    "step_time": 10.0,
-    "storage_bandwidth": 1.2e9,
     "total_storage_bandwidth": np.inf,
-    "checkpoint_start_time": 5.0,
-    "detection_time": 300.0,
-    "job_restart_time": 300.0,
     "mean_time_to_repair": 5.5 * DAY,
-    "down_dispersion": 0.53,
-    "spare_coverage": 0.99,
     "training_time": 54 * DAY,
 }
 SHARES = tuple(

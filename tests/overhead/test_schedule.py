@@ -275,14 +275,11 @@ def test_published_bubbles() -> None:
         "stage_backward_time=5 stage_weight_time=2 stage_overlapped_time=6"
     )
     expected = {
-        "gpipe": 49.0,
-        "one_f_one_b": 49.0,
+        **keyed(
+            "gpipe=49.0 one_f_one_b=49.0 zero_bubble_h1=21.0 zero_bubble_h2=14.0 dual_pipe=15.0 "
+            "dual_pipe_v=17.5 forward_only=14.0"
+        ),
         "interleaved": 49.0 / 4,
-        "zero_bubble_h1": 21.0,
-        "zero_bubble_h2": 14.0,
-        "dual_pipe": 15.0,
-        "dual_pipe_v": 17.5,
-        "forward_only": 14.0,
     }
     for schedule, bubble in expected.items():
         assert value("bubble_time", known, schedule=schedule) == bubble

@@ -148,12 +148,7 @@ def test_where_nothing_hides_layers_wait_for_all_that_is_sent(kind: str, recompu
     plan = {
         **PLAN,
         **model,
-        "tp": 16,
-        "pp": 1,
-        "dp": 2,
-        "ep": 2,
-        "num_micro_batches": 3,
-        "recompute_moe": 1.0,
+        **keyed("tp=16 pp=1 dp=2 ep=2 num_micro_batches=3 recompute_moe=1.0"),
         "recompute_mlp": float(kind == "dense"),
     }
     values = evaluation(plan, tp_mechanism="userbuffers", recompute=recompute)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from overhead.evaluation import MissingQuantities, derive
 from overhead.shipped import error_bands
 from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, SILENT, evaluation, value
+from tests.tables import keyed
 
 PLAN = {**LLAMA, **SILENT, "tp": 2, "dp": 4, "pp": 2, "global_batch_size": 64, "step_time": 2.0}
 
@@ -59,15 +60,11 @@ def test_recomputed_operations_take_the_time_of_their_own() -> None:
     bare = {
         **GPT,
         **SILENT,
-        "matmul_min_time": 0,
-        "matmul_time_per_k": 0,
-        "matmul_efficiency": 1,
-        "memory_bandwidth": 1e300,
-        "unfused_efficiency": 1,
-        "peak_flops": 1e15,
-        "attention_peak_flops": 1e15,
-        "peak_measured_matmul_flops": 1e15,
-        "global_batch_size": 4,
+        **keyed(
+            "matmul_min_time=0 matmul_time_per_k=0 matmul_efficiency=1 memory_bandwidth=1e300 "
+            "unfused_efficiency=1 peak_flops=1e15 attention_peak_flops=1e15 "
+            "peak_measured_matmul_flops=1e15 global_batch_size=4"
+        ),
     }
     for mode in ("none", "selective", "full", "full_early_stop"):
         found = value(bare, "hfu", recompute=mode, attention_kernel="unfused")
@@ -96,18 +93,12 @@ def test_kernels_compute_no_more_than_the_peak(
     bare = {
         **GPT,
         **SILENT,
-        "matmul_min_time": 0,
-        "matmul_time_per_k": 0,
-        "matmul_efficiency": 1,
-        "memory_bandwidth": 1e300,
-        "unfused_efficiency": 1,
-        "peak_flops": 1e15,
-        "attention_peak_flops": 1e15,
-        "peak_measured_matmul_flops": 1e15,
-        "global_batch_size": 4,
-        "attention_efficiency": 1,
-        "attention_backward_efficiency": 1,
-        "attention_half_length": 0,
+        **keyed(
+            "matmul_min_time=0 matmul_time_per_k=0 matmul_efficiency=1 memory_bandwidth=1e300 "
+            "unfused_efficiency=1 peak_flops=1e15 attention_peak_flops=1e15 "
+            "peak_measured_matmul_flops=1e15 global_batch_size=4 attention_efficiency=1 "
+            "attention_backward_efficiency=1 attention_half_length=0"
+        ),
         "sequence_length": 2**length,
     }
     found = value(bare, "hfu", recompute=recompute, attention_kernel=kernel, mask=mask)

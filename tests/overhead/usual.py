@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from overhead.shipped import usual_table
+from tests.tables import keyed
 
 
 def usual(*takers: str) -> dict[str, float]:
@@ -14,15 +15,9 @@ def usual(*takers: str) -> dict[str, float]:
 # What a step takes, with nothing hidden and no time of the host.
 STEP = {
     **usual("machine", "framework", "step"),
-    "host_launch_time": 0.0,
-    "step_overhead": 0.0,
-    "cp_overlap": 0.0,
-    "dp_overlap": 0.0,
-    "loss_bytes": 32.0,
-    "idle_power_fraction": 0.15,
-    "unknown_settings": 0.0,
-    "given_options": 1.0,
-    "uncalibrated_device": 0.0,
-    "device_kind": 0.0,
-    "software_kind": 0.0,
+    **keyed(
+        "host_launch_time=0.0 step_overhead=0.0 cp_overlap=0.0 dp_overlap=0.0 loss_bytes=32.0 "
+        "idle_power_fraction=0.15 unknown_settings=0.0 given_options=1.0 uncalibrated_device=0.0 "
+        "device_kind=0.0 software_kind=0.0"
+    ),
 }

@@ -30,7 +30,7 @@ from tests.overlap.cases import (
 )
 from tests.simulator import overlap as simulated
 from tests.simulator import pipeline as pipelines
-from tests.tables import examples
+from tests.tables import examples, keyed
 
 # Each form is what its simulation takes.
 
@@ -193,16 +193,13 @@ def test_waves(tiles: int, tile: Fraction, sms: int) -> None:
 
     assert bulk.WAVES
     known = {
+        **keyed(
+            "tile_rows=1.0 matmul_n=1.0 tile_columns=1.0 num_sm=0.0 moved_bytes=0.0 "
+            "memory_bandwidth=1.0 launch_time=0.0"
+        ),
         "matmul_m": float(tiles),
-        "tile_rows": 1.0,
-        "matmul_n": 1.0,
-        "tile_columns": 1.0,
         "tile_time": float(tile),
         "sms": float(sms),
-        "num_sm": 0.0,
-        "moved_bytes": 0.0,
-        "memory_bandwidth": 1.0,
-        "launch_time": 0.0,
     }
     evaluation = Evaluation(known)
     exact = simulated.wave_product(tiles, tile, sms)

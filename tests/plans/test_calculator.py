@@ -42,27 +42,7 @@ def test_over_all_that_it_tries_it_would_take_no_tensor_parallelism() -> None:
 
 
 # What the script prints for its example (its source is public; run on 70 64 80 512 4096).
-PRINTED = """
-1 1 64 323.8GB no 0.00GB 68.72GB 275.62GB
-1 2 32 192.8GB no 0.00GB 68.72GB 135.62GB
-1 4 16 127.3GB no 0.00GB 68.72GB 65.62GB
-1 8 8 94.6GB no 0.00GB 68.72GB 30.62GB
-1 16 4 78.2GB no 0.00GB 68.72GB 13.12GB
-2 1 32 166.0GB no 5497.56GB 68.72GB 271.25GB
-2 2 16 100.5GB no 2748.78GB 68.72GB 131.25GB
-2 4 8 67.8GB yes 1374.39GB 68.72GB 61.25GB
-2 8 4 51.4GB yes 687.19GB 68.72GB 26.25GB
-2 16 2 43.2GB yes 343.60GB 68.72GB 8.75GB
-4 1 16 87.1GB no 8246.34GB 68.72GB 262.50GB
-4 2 8 54.3GB yes 4123.17GB 68.72GB 122.50GB
-4 4 4 38.0GB yes 2061.58GB 68.72GB 52.50GB
-4 8 2 29.8GB yes 1030.79GB 68.72GB 17.50GB
-4 16 1 25.7GB yes 515.40GB 68.72GB 0.00GB
-8 1 8 47.6GB yes 9620.73GB 68.72GB 245.00GB
-8 2 4 31.3GB yes 4810.36GB 68.72GB 105.00GB
-8 4 2 23.1GB yes 2405.18GB 68.72GB 35.00GB
-8 8 1 19.0GB yes 1202.59GB 68.72GB 0.00GB
-"""
+PRINTED = examples(__file__, "printed")
 
 
 def test_the_script_gives_its_own_rows_to_the_digit() -> None:
@@ -190,16 +170,7 @@ def test_the_nearest_model() -> None:
     assert nearest_model(1e15, routed=False) is None
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"parameters": 0.0},
-        {"gpus": 0},
-        {"memory": -1.0},
-        {"batch": 0.0},
-        {"experts": 64, "parameters": 1e9},
-    ],
-)
+@pytest.mark.parametrize("wrong", examples(__file__, "numbers_that_cant_be_are_faults"))
 def test_numbers_that_cant_be_are_faults(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError):
         calculate(Cluster(**wrong))

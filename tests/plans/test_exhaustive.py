@@ -153,14 +153,11 @@ def test_modules_are_tried_as_if_each_were_asked_for() -> None:
     """Each set of modules by a search of its own; where nothing is repeated, layers' are there."""
     asked: dict[str, Any] = {
         **SMALL,
-        "model": "deepseek-v2-lite",
-        "gpus": 8,
-        "tp": 1,
-        "cp": 1,
-        "zero_stage": 1,
+        **keyed(
+            "model=deepseek-v2-lite gpus=8 tp=1 cp=1 zero_stage=1 virtual_pipeline_size=1 "
+            "hardware=dgx-a100"
+        ),
         "micro_batch_size": "1,2",
-        "virtual_pipeline_size": 1,
-        "hardware": "dgx-a100",
     }
     names = ("recompute_core_attn", "recompute_moe_act", "recompute_mla_up_proj")
     free = dict.fromkeys(names, "0,1")

@@ -13,6 +13,7 @@ from sweeps.search.request import OBJECTIVES
 from sweeps.search.search import Found, details, effort, search
 from sweeps.search.space import space_of
 from tests.plans.cases import point, usual
+from tests.tables import examples
 
 MODELS = ("llama3-8b", "mixtral-8x7b")
 
@@ -93,16 +94,7 @@ def test_each_objective_is_least_where_it_is_asked_for() -> None:
 
 
 @pytest.mark.thorough_cases(every=3)
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"tp": "1,2"},
-        {"zero_stage": 1},
-        {"recompute": "full"},
-        {"virtual_pipeline_size": 1},
-        {"pp": "2,4"},
-    ],
-)
+@pytest.mark.parametrize("limits", examples(__file__, "fewer_choices_are_never_better"))
 def test_fewer_choices_are_never_better(limits: dict[str, Any]) -> None:
     free, bound = found(), found(**limits)
     assert best_time(free) <= best_time(bound)

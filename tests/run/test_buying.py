@@ -15,6 +15,7 @@ from sweeps.plots.draw import effects
 from sweeps.spec.catalog import find_sweep
 from sweeps.spec.sweep import load_sweep
 from sweeps.store.netcdf import write
+from tests.tables import examples
 
 
 @pytest.fixture(scope="module")
@@ -86,28 +87,7 @@ def test_what_published_runs_do_not_tell_apart_ties(times: list[float], said: li
     assert told == said
 
 
-NETWORKS = """
-title = "x"
-quantities = []
-[axes]
-oversubscription = {ratios}
-tp = [1, 8]
-[constants]
-model = "llama3-8b"
-hardware = "dgx-h100"
-world_size = {gpus}
-global_batch_size = 512
-[[reductions]]
-quantity = "step_time"
-operation = "min"
-over = ["tp"]
-name = "best_step_time"
-[[figures]]
-kind = "curves"
-x = "oversubscription"
-y = "best_step_time"
-relative_to = {{ oversubscription = 1 }}
-"""
+NETWORKS = examples(__file__, "networks")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from sweeps.engine.program import Program
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import CONSTANTS
 from sweeps.spec.software import load_software
+from tests.tables import keyed
 
 # Every algorithm of a form of its own, and one of each network that is priced by its schedule.
 OWN = [algorithm for algorithm in ALGORITHMS.values() if algorithm.form != SCHEDULE]
@@ -39,22 +40,13 @@ RATES = tuple(name for name in CONSTANTS if VOCABULARY[name].units == "byte s-1"
 FACTORS = tuple(name for name in CONSTANTS if name not in (*TIMES, *SHARES, *RATES))
 SIZES = 2.0 ** np.arange(0, 36, 3)
 LINKS = {
-    "latency": 2e-6,
-    "bandwidth": 4e11,
-    "intra_latency": 2e-6,
-    "intra_bandwidth": 4e11,
-    "inter_latency": 5e-6,
-    "inter_bandwidth": 5e10,
-    "oversubscription": 1.5,
-    "ranks_sharing_nic": 2.0,
-    "in_network_latency_factor": 1.0,
-    "has_nvls": 1.0,
-    "intra_nvls": 1.0,
-    "inter_inc": 1.0,
-    "hops": 1.0,
-    "gpus_per_host": 4.0,
+    **keyed(
+        "latency=2e-6 bandwidth=4e11 intra_latency=2e-6 intra_bandwidth=4e11 inter_latency=5e-6 "
+        "inter_bandwidth=5e10 oversubscription=1.5 ranks_sharing_nic=2.0 "
+        "in_network_latency_factor=1.0 has_nvls=1.0 intra_nvls=1.0 inter_inc=1.0 hops=1.0 "
+        "gpus_per_host=4.0 collective_host_time=0.0"
+    ),
     "pair_bandwidth": np.inf,
-    "collective_host_time": 0.0,
 }
 
 

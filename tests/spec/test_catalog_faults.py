@@ -14,19 +14,7 @@ from sweeps.spec.machine import Machine, read_machine
 from tests.tables import examples, keyed
 
 FIGURE = 'value = "{}", kind = "assumed", source = "this test"'
-GOOD = """\
-title = "A machine"
-[scale_up]
-kind = "switch"
-gpus_per_node = { value = 8, kind = "assumed", source = "this test" }
-bandwidth = { value = "450 GB/s", kind = "assumed", source = "this test" }
-latency = { value = "1 us", kind = "assumed", source = "this test" }
-[scale_out]
-in_network = ["sharp"]
-bandwidth = { value = "400 Gbit/s", kind = "assumed", source = "this test" }
-latency = { value = "2 us", kind = "assumed", source = "this test" }
-nics_per_node = { value = 8, kind = "assumed", source = "this test" }
-"""
+GOOD = examples(__file__, "good")
 
 
 def load(folder: Path, text: str) -> Machine:

@@ -31,28 +31,7 @@ OWN = tuple(
         "ep_overlap dp_overlap"
     ).split()
 )
-GOOD = """\
-title = "A framework"
-[figures]
-host_launch_time = { value = "8 us", kind = "assumed", source = "this test" }
-tp_overlap = { value = 0.5, kind = "assumed", source = "this test" }
-[plan]
-zero_stage = { value = 3, kind = "assumed", source = "this test" }
-[recipes]
-bf16 = { value = "fsdp_adam", kind = "assumed", source = "this test" }
-[labels]
-recompute = { value = "full", kind = "assumed", source = "this test" }
-[options.slow]
-summary = "Slower."
-[options.slow.figures]
-host_launch_time = { value = "80 us", kind = "measured", source = "this test" }
-[options.serial]
-summary = "Nothing hidden."
-[options.serial.figures]
-tp_overlap = { value = 0, kind = "assumed", source = "this test" }
-[options.serial.labels]
-recompute = { value = "none", kind = "assumed", source = "this test" }
-"""
+GOOD = examples(__file__, "good")
 
 
 def load(folder: Path, text: str, options: str = "") -> Framework:

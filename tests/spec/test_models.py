@@ -44,19 +44,7 @@ LATENT_ATTENTION = set(
         "moonlight-16b-a3b"
     ).split()
 )
-GOOD = """\
-title = "A model"
-kind = "assumed"
-source = "this test"
-[shapes]
-layers = 2
-hidden_size = 8
-heads = 2
-ffn_size = 16
-vocabulary_size = 10
-gated_mlp = true
-tied_embeddings = false
-"""
+GOOD = examples(__file__, "good")
 
 
 # What is shipped.

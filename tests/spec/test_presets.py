@@ -15,7 +15,7 @@ from sweeps.spec.catalog import find_preset, framework_names, load_framework, pr
 from sweeps.spec.preset import Run
 from sweeps.validate.run_table import Run as Row
 from sweeps.validate.training_rows import cases_of_runs
-from tests.tables import keyed
+from tests.tables import examples, keyed
 
 RECIPES = Path(__file__).parents[1] / "data" / "bridge_recipes.csv"
 # What graphs are called there, and the option that has them.
@@ -204,19 +204,7 @@ def test_python_takes_a_preset() -> None:
     assert float(found["step_time"]) == answer(**DEEPSEEK, preset="bridge-26.06")[0]
 
 
-WRONG = """\
-name = "mine"
-title = "Mine"
-[figures]
-host_launch_time = { value = "8 us", kind = "assumed", source = "mine" }
-[presets.one]
-release = "mine"
-source = "mine"
-options = ["nosuch"]
-set = { tp = 8 }
-[[presets.one.rules]]
-when = { gpus = 8 }
-"""
+WRONG = examples(__file__, "wrong")
 
 
 def test_a_broken_preset_is_refused_whole(tmp_path: Path) -> None:

@@ -11,13 +11,7 @@ from tests.tables import examples
 GEMM = examples(__file__, "gemm")
 OTHER = examples(__file__, "other")
 COMMUNICATION = examples(__file__, "communication")
-WAIT = (
-    "kuserbuffers_pushrecv(int, int, int, int*, int*, int, int*, unsigned long)",
-    "void kuserbuffers_pushrecv_atomic(int, int, int, int*, int*, int, int*, void*, int)",
-    "producer_kernel(void*, int)",
-    "consumer_kernel(void*, int)",
-    "void deep_ep::intranode::barrier<8>(int**, int)",
-)
+WAIT = examples(__file__, "wait")
 PATTERNS = load_patterns()
 
 

@@ -90,14 +90,7 @@ def test_what_an_unknown_tool_wrote(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("streams", "at_once", "words"),
-    [
-        (3, 1, ""),
-        (4, 4, ""),
-        (4, 1, "on 4 streams, never on more than 1"),
-        (6, 2, "on 6 streams, never on more than 2"),
-        (9, 3, "more than the 8 queues"),
-    ],
+    ("streams", "at_once", "words"), examples(__file__, "streams_beyond_what_can_help")
 )
 def test_streams_beyond_what_can_help(
     tmp_path: Path, streams: int, at_once: int, words: str

@@ -18,6 +18,7 @@ from sweeps.traces import reader as reading
 from sweeps.traces.overlap import analyse
 from sweeps.traces.ranks import split_devices
 from sweeps.traces.reader import EventFile, Trace, nanoseconds, read_trace
+from tests.tables import keyed
 from tests.traces.make import GEMM, NCCL, OTHER, call, kernel, launched, step, write
 
 Event = dict[str, Any]
@@ -178,45 +179,20 @@ def test_old_files(tmp_path: Path) -> None:
     """Categories with capitals, streams as text in tid, whole microseconds."""
     old = [
         {
-            "ph": "X",
-            "cat": "Kernel",
+            **keyed("ph=X cat=Kernel pid=0 tid='stream 7' ts=10 dur=20"),
             "name": GEMM,
-            "pid": 0,
-            "tid": "stream 7",
-            "ts": 10,
-            "dur": 20,
             "args": {"device": 0, "correlation": 4, "external id": 9},
         },
         {
-            "ph": "X",
-            "cat": "Memset",
-            "name": "Memset (Device)",
-            "pid": 0,
-            "tid": "stream 21",
-            "ts": 40,
-            "dur": 2,
+            **keyed("ph=X cat=Memset name='Memset (Device)' pid=0 tid='stream 21' ts=40 dur=2"),
             "args": {"stream": 21, "correlation": 5, "device": 0},
         },
         {
-            "ph": "X",
-            "cat": "Runtime",
-            "name": "cudaLaunchKernel",
-            "pid": 9,
+            **keyed("ph=X cat=Runtime name=cudaLaunchKernel pid=9 ts=1 dur=2"),
             "tid": "1",
-            "ts": 1,
-            "dur": 2,
             "args": {"correlation": 4},
         },
-        {
-            "ph": "X",
-            "cat": "Operator",
-            "name": "ProfilerStep#8",
-            "pid": 9,
-            "tid": "1",
-            "ts": 0,
-            "dur": 9,
-            "args": {},
-        },
+        {**keyed("ph=X cat=Operator name=ProfilerStep#8 pid=9 ts=0 dur=9"), "tid": "1", "args": {}},
     ]
     overlap = analyse(read_trace(write(tmp_path / "old.json.gz", old)))
     assert list(overlap.by_stream) == [7, 21]

@@ -226,14 +226,7 @@ def test_validate_with_bad_input(cli: Runner, more: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        ("tune --validate own.yaml --plot --max-num-sm 9", ["--plot", "--max-num-sm"]),
-        ("tune --validate own.yaml --sweep tp-overlap", ["--sweep"]),
-        ("tune --sweep tp-overlap --model llama3-8b --verbose", ["--model", "--verbose"]),
-        (f"{QWEN} --write-workload w --csv --resume", ["--csv", "--resume"]),
-        (f"{QWEN} --flags x", ["--flags"]),
-    ],
+    ("line", "named"), examples(__file__, "options_that_would_do_nothing_are_refused", QWEN=QWEN)
 )
 def test_options_that_would_do_nothing_are_refused(
     cli: Runner, line: str, named: list[str], tmp_path: Path
@@ -272,15 +265,7 @@ def test_its_own_configuration_is_valid(cli: Runner) -> None:
 
 # The sweep.
 
-SPEC = """
-title = "t"
-[tp_overlap]
-hardware = ["dgx-h100", "dgx-b200"]
-tp = "2,8"
-hidden_size = "2048,8192"
-tokens = "1024,8192"
-num_sm = "1,8"
-"""
+SPEC = examples(__file__, "spec")
 
 
 @pytest.mark.thorough

@@ -28,6 +28,7 @@ from sweeps.tuner.userbuffers import (
     grid_cases,
     products_of,
 )
+from tests.tables import examples, keyed
 
 H100 = replace(read_rates("dgx-h100"), library={})  # Links alone, without what a library adds
 LLAMA = load_model("llama3-70b").shapes
@@ -252,17 +253,12 @@ def test_eight_bits_gather_half_as_much_and_scatter_the_same() -> None:
 def test_gathered_bytes_have_one_answer(framework: str, precision: str) -> None:
     """What a step's all_gather moves is what its userbuffers and the tuner take for it."""
     constants = {
-        "model": "llama3-8b",
-        "hardware": "dgx-b200",
+        **keyed(
+            "model=llama3-8b hardware=dgx-b200 tp=8 world_size=8 sequence_length=4096 "
+            "micro_batch_size=1 global_batch_size=1 tp_mechanism=userbuffers sequence_parallel=1"
+        ),
         "precision": precision,
-        "tp": 8,
-        "world_size": 8,
-        "sequence_length": 4096,
-        "micro_batch_size": 1,
-        "global_batch_size": 1,
-        "tp_mechanism": "userbuffers",
         "framework": framework,
-        "sequence_parallel": 1,
     }
     program = prepare({"quantities": ["exposed_tp_time"], "constants": constants}).program
     cell = Evaluation.of_cell(program.builder(program.cases[0]), {})
@@ -328,15 +324,11 @@ def test_what_overlaps_doesn_t_depend_on_the_library() -> None:
 def test_every_scaling_of_eight_bits_has_its_tiles(scaling: str) -> None:
     def rate(precision: str) -> float:
         constants = {
-            "model": "llama3-8b",
-            "hardware": "dgx-b200",
+            **keyed(
+                "model=llama3-8b hardware=dgx-b200 tp=2 world_size=2 sequence_length=4096 "
+                "micro_batch_size=1 global_batch_size=1 tp_mechanism=userbuffers"
+            ),
             "precision": precision,
-            "tp": 2,
-            "world_size": 2,
-            "sequence_length": 4096,
-            "micro_batch_size": 1,
-            "global_batch_size": 1,
-            "tp_mechanism": "userbuffers",
         }
         program = prepare({"quantities": ["exposed_tp_time"], "constants": constants}).program
         cell = Evaluation.of_cell(program.builder(program.cases[0]), {})
@@ -367,13 +359,7 @@ def tiled_time(cell: Evaluation, product: str, ratio: float) -> float:
 @pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
     ("model", "tp", "tokens", "hardware", "precision"),
-    [
-        ("llama3-70b", 8, 2048, "dgx-h100", "bf16"),
-        ("llama3-405b", 2, 8192, "dgx-h100", "bf16"),
-        ("llama3-70b", 4, 8192, "dgx-b200", "bf16"),
-        ("llama3-8b", 4, 8192, "dgx-a100", "bf16"),
-        ("llama3-70b", 4, 8192, "dgx-h100", "fp8"),
-    ],
+    examples(__file__, "a_step_saves_what_the_tuner_says"),
 )
 def test_a_step_saves_what_the_tuner_says(
     model: str, tp: int, tokens: int, hardware: str, precision: str

@@ -18,6 +18,7 @@ from sweeps.tuner.recorded import Runner, read_case, read_folder, write_case, wr
 from sweeps.tuner.settings import TPOverlapTunerConfig
 from sweeps.tuner.tuner import TPOverlapTuner, TuningReport
 from sweeps.tuner.userbuffers import OPERATORS, LayerOverlap, grid_cases
+from tests.tables import examples
 from tests.traces.make import GEMM, NCCL, OTHER, launched, step, write
 
 NVJET = "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN"
@@ -472,16 +473,7 @@ def test_commands_that_fail(tmp_path: Path) -> None:
     assert "longer than 0.2 s" in run_one(tmp_path / "c", "sh -c 'sleep 60' {yaml}", timeout=0.2)
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("run.sh {foldr}", "{foldr}"),
-        ("run.sh", "which case"),
-        ("", "is empty"),
-        ("run.sh 'x {folder}", "can't be read"),
-        ("run.sh {folder", "can't be read"),
-    ],
-)
+@pytest.mark.parametrize(("command", "words"), examples(__file__, "commands_that_can_t_be"))
 def test_commands_that_can_t_be(tmp_path: Path, command: str, words: str) -> None:
     with pytest.raises(InputError) as caught:
         Runner(command, tmp_path, {}, CONFIG)

@@ -133,16 +133,7 @@ def test_runtime_errors(tmp_path: Path, text: str, setting: dict[str, Any], word
     assert any(words in t for _, t in only(found(tmp_path, text, **setting), "runtime"))
 
 
-@pytest.mark.parametrize(
-    ("text", "setting", "words"),
-    [
-        ("proj_fprop:\n  method: ring_exchange\n", {}, "num_sm 16, cga_size 2, set_sm_margin 1"),
-        ("fc1_wgrad:\n  num_sm: 5\n", {}, "not a multiple of cga_size 2"),
-        ("fc1_fprop:\n  aggregate: 1\n", {"tp_size": 2}, "two ranks overlap nothing"),
-        ("fc1_wgrad:\n  aggregate: 1\n", {}, "only a ring's all_gather"),
-        ("fc1_fprop:\n  fp8_buf: 0\n", {}, "only pipeline heeds it"),
-    ],
-)
+@pytest.mark.parametrize(("text", "setting", "words"), examples(__file__, "runtime_warnings"))
 def test_runtime_warnings(tmp_path: Path, text: str, setting: dict[str, Any], words: str) -> None:
     findings = found(tmp_path, text, **setting)
     assert any(words in t for _, t in only(findings, "runtime", "warning"))

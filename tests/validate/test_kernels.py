@@ -11,6 +11,7 @@ import pytest
 from overhead.evaluation import Evaluation, derive
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.framework import training_constants
+from tests.tables import keyed
 
 TABLE = Path("specs/measured/kernels.csv")
 MACHINES = {"h100": "dgx-h100", "h200": "dgx-h200"}
@@ -114,18 +115,13 @@ def test_heads_of_other_sizes_take_their_tiles() -> None:
 def test_copies_of_sharded_weights_and_gradients() -> None:
     given = constants("h100")
     plan = {
+        **keyed(
+            "expert_shards=1.0 edp_messages=0.0 edp_gather_bytes=0.0 "
+            "max_rank_trained_expert_parameters=0.0 dp_messages=1.0 activation_bytes=2.0 "
+            "reduction_bytes=4.0 forward_gathers=1.0 backward_gathers=1.0 gradient_reductions=1.0"
+        ),
         "sharding_copy_efficiency": given["sharding_copy_efficiency"],
         "memory_bandwidth": given["memory_bandwidth"],
-        "expert_shards": 1.0,
-        "edp_messages": 0.0,
-        "edp_gather_bytes": 0.0,
-        "max_rank_trained_expert_parameters": 0.0,
-        "dp_messages": 1.0,
-        "activation_bytes": 2.0,
-        "reduction_bytes": 4.0,
-        "forward_gathers": 1.0,
-        "backward_gathers": 1.0,
-        "gradient_reductions": 1.0,
     }
     out, into = measured("copy_out"), measured("copy_in")
     weights = out["elements"]

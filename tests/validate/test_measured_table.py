@@ -37,16 +37,7 @@ def test_units_of_time(path: Path, heading: str, unit: str, cell: str, seconds: 
     assert found.columns["time"].tolist() == [seconds]
 
 
-@pytest.mark.parametrize(
-    ("heading", "cell"),
-    [
-        ("size", "65536"),
-        ("size_KiB", "64"),
-        ("size (B)", "65536"),
-        ("size", "64 KiB"),
-        ("size", "64KiB"),
-    ],
-)
+@pytest.mark.parametrize(("heading", "cell"), examples(__file__, "units_of_size"))
 def test_units_of_size(path: Path, heading: str, cell: str) -> None:
     path.write_text(f"{heading},time_us\n{cell},1\n")
     found = read_table(path, {"message_bytes": heading})

@@ -15,6 +15,7 @@ from sweeps.validate.predict import running_lines
 from sweeps.validate.run_table import find_csv, find_runs, read_runs
 from sweeps.validate.scores import left_out_errors
 from tests.cli_runner import Runner
+from tests.tables import examples
 
 OWN = (
     "row_id,source_id,model,gpu_type,framework,gpus,tp,pp,dp,vpp,zero_or_sharding,sp,recompute,"
@@ -137,16 +138,7 @@ def test_figures(cli: Runner) -> None:
         assert Path(f"{name}.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize(
-    ("line", "output"),
-    [
-        ("validate nosuch.csv", "nosuch.csv: no such file or table"),
-        ("validate trainin", "did you mean 'training'?"),
-        ("validate own.csv --kind both", "--kind both: unknown; step-time"),
-        ("validate own.csv --rules nosuch.toml", "nosuch.toml: can't be read"),
-        ("validate nccl-collectives --class small", "sweeps run nccl-measured"),
-    ],
-)
+@pytest.mark.parametrize(("line", "output"), examples(__file__, "refusals"))
 def test_refusals(cli: Runner, line: str, output: str) -> None:
     done = cli(line, fine=False)
     assert done.code == 2
