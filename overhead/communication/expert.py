@@ -171,8 +171,9 @@ constant(
 
 # Dispatch to experts that sends a token once to each node, however many of its experts are there.
 #
-# The copy crosses the network, and the node's own links hand it on to the experts' ranks; both at
-# the same time, so that the slower of the two rules.  The way back is the same.
+# The copy crosses the network, and the node's own links hand it on to the experts' ranks, once to
+# each, which multiplies it for its experts itself; both at the same time, so that the slower of the
+# two rules.  The way back is the same: a rank adds up its experts' results before it sends.
 
 DEDUPLICATED = {"dispatcher": "deduplicated", "topology": "hierarchical"}
 PODS = {"topology": "hierarchical", "shape": "three_levels"}
@@ -219,6 +220,15 @@ def distinct_nodes(ep_nodes, experts, experts_per_token, expert_groups, groups_p
 def remote_nodes(distinct_nodes, ep_nodes):
     """Remote destination nodes per token."""
     return distinct_nodes * (ep_nodes - 1.0) / ep_nodes
+
+
+# Ranks are met as nodes are: both have experts that follow one another.
+ONCE: dict[str, Any] = {
+    "source": "hybridep",
+    "where": "csrc/kernels/intranode.cu @f7fb36f407, dispatch: is_token_in_rank; csrc/hybrid_ep"
+    " likewise sends a token once to each rank",
+}
+call(returns="distinct_ranks", of="distinct_nodes", bind={"ep_nodes": "ep"})
 
 
 alias("ep_far_latency", "inter_latency")
@@ -277,26 +287,41 @@ def _remote(message, experts_per_token, remote_nodes):
     return message / xp.maximum(experts_per_token, 1.0) * remote_nodes
 
 
+# DeepEP's documents on ranks of one node, what stays on a rank counted: docs/legacy.md, 153 and 158
+# of the 160 GB/s of an H800's links; README.md @0297fc8017, of the 722 of a B200's 643 and 675 with
+# 24 SMs, 726 and 740 with 64.  Between nodes, what stays taken off, 45 and 46 of 50 GB/s.
+PACE = "its kernels move all that a rank gets, its own tokens too, at the rate of NCCL rings"
+
+
+def _near(message, experts_per_token, distinct_ranks):
+    """Return what goes to ranks of messages to every expert: one a rank in their place."""
+    return message / xp.maximum(experts_per_token, 1.0) * distinct_ranks
+
+
+def _ways(ep, ep_nodes, across, ep_members_in_node, within, far_latency, near_latency):
+    """Return the slower of both ways, and one latency of each."""
+    latency = xp.where(ep_nodes > 1.0, far_latency, 0.0)
+    latency = latency + xp.where(ep_members_in_node > 1.0, near_latency, 0.0)
+    return xp.where(ep > 1.0, xp.maximum(across, within) + latency, 0.0)
+
+
 def _time(
     ep,
     ep_nodes,
     remote,
     ep_ranks_sharing_nic,
     ep_nic_bandwidth,
-    message,
+    near,
     ep_members_in_node,
     effective_intra_bandwidth,
     ep_far_latency,
     intra_latency,
 ):
-    """Return the slower of both ways, and one latency of each."""
+    """Return the slower of both ways, and one latency of each: what leaves a rank counts."""
     across = remote * ep_ranks_sharing_nic / ep_nic_bandwidth
     share = (ep_members_in_node - 1.0) / ep_members_in_node
-    within = message * share / effective_intra_bandwidth
-    latency = xp.where(ep_nodes > 1.0, ep_far_latency, 0.0) + xp.where(
-        ep_members_in_node > 1.0, intra_latency, 0.0
-    )
-    return xp.where(ep > 1.0, xp.maximum(across, within) + latency, 0.0)
+    within = near * share / effective_intra_bandwidth
+    return _ways(ep, ep_nodes, across, ep_members_in_node, within, ep_far_latency, intra_latency)
 
 
 def _priced_time(
@@ -306,7 +331,7 @@ def _priced_time(
     ep_ranks_sharing_nic,
     ep_nic_bandwidth,
     nic_efficiency,
-    message,
+    near,
     ep_members_in_node,
     intra_bandwidth,
     channel_efficiency,
@@ -315,18 +340,12 @@ def _priced_time(
     collective_launch_time,
 ):
     """Return the same with NCCL constants: link efficiencies, latencies, launch."""
-    both = _time(
-        ep,
-        ep_nodes,
-        remote,
-        ep_ranks_sharing_nic,
-        nic_efficiency * ep_nic_bandwidth,
-        message,
-        ep_members_in_node,
-        channel_efficiency * intra_bandwidth,
-        inter_node_step_latency,
-        step_latency,
-    )
+    across = remote * ep_ranks_sharing_nic / (nic_efficiency * ep_nic_bandwidth)
+    # What a rank keeps goes through the same kernel, at the pace of the links.
+    within = near / (channel_efficiency * intra_bandwidth)
+    within = xp.where(ep_members_in_node > 1.0, within, 0.0)
+    latencies = inter_node_step_latency, step_latency
+    both = _ways(ep, ep_nodes, across, ep_members_in_node, within, *latencies)
     return xp.where(ep > 1.0, collective_launch_time + both, 0.0)
 
 
@@ -343,6 +362,14 @@ def _energy(ep, remote, ep_energy_per_bit, message, ep_members_in_node, intra_en
 
 for _way in ("dispatch", "combine"):
     _message, _far = f"{_way}_message_bytes", f"{_way}_remote_bytes"
+    _once = f"{_way}_rank_bytes"
+    formula(
+        returns=_once,
+        inputs=(_message, "experts_per_token", "distinct_ranks"),
+        name=_once,
+        assumes=(EVENLY,),
+        **ONCE,
+    )(_near)
     formula(
         returns=_far,
         inputs=(_message, "experts_per_token", "remote_nodes"),
@@ -351,7 +378,7 @@ for _way in ("dispatch", "combine"):
         **SOURCE,
     )(_remote)
     _crossing = ("ep", "ep_nodes", _far, "ep_ranks_sharing_nic", "ep_nic_bandwidth")
-    _inside = (_message, "ep_members_in_node")
+    _inside = (_once, "ep_members_in_node")
     _library = ("inter_node_step_latency", "step_latency", "collective_launch_time")
     formula(
         returns=f"ep_{_way}_time",
@@ -378,9 +405,9 @@ for _way in ("dispatch", "combine"):
             *_library,
         ),
         name=f"priced_deduplicated_{_way}_time",
-        assumes=(BOTH, "its kernels reach the link efficiency of NCCL rings"),
+        assumes=(BOTH, PACE),
         when={**DEDUPLICATED, "library": PRICED},
-        **SOURCE,
+        **ONCE,
     )(_priced_time)
     formula(
         returns=f"ep_{_way}_sent_bytes",

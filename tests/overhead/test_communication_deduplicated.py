@@ -121,12 +121,18 @@ def test_never_drawn_is_the_binomials_quotient(total: int, marked: int, draws: i
     assert never_drawn(total, marked, draws) == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
+def ranks_met(ranks: int) -> float:
+    """Ranks that a token with 8 of 256 experts meets."""
+    return ranks * (1 - comb(256 - 256 // ranks, 8) / comb(256, 8))
+
+
 def test_a_worked_example() -> None:
     # 64-fold on 8 nodes: of 8 experts a token meets 8 (1 - C(224, 8)/C(256, 8)) nodes.
     distinct = 8 * (1 - comb(224, 8) / comb(256, 8))
     remote = 4096 * 7168 * 2 * distinct * 7 / 8
     assert dispatch("time", "deduplicated", ep=64.0) == pytest.approx(remote / 50e9 + 4e-6)
-    inside = 4096 * 8 * 7168 * 2 * 7 / 8
+    # And 64 (1 - C(252, 8)/C(256, 8)) ranks, one in eight of which it reaches without a link.
+    inside = 4096 * ranks_met(64) * 7168 * 2 * 7 / 8
     assert dispatch("sent_bytes", "deduplicated", ep=64.0) == pytest.approx(remote + inside)
 
 
@@ -138,7 +144,8 @@ PODS = keyed(
 def test_pods_slow_down_what_leaves_them() -> None:
     """Of the 7 other nodes of 64 ranks 4 are in another pod, at 20 GB/s a card."""
     distinct = 8 * (1 - comb(224, 8) / comb(256, 8))
-    remote, inside = 4096 * 7168 * 2 * distinct * 7 / 8, 4096 * 8 * 7168 * 2 * 7 / 8
+    remote = 4096 * 7168 * 2 * distinct * 7 / 8
+    inside = 4096 * ranks_met(64) * 7168 * 2 * 7 / 8
     pods = {"ep": 64.0, "nodes_per_pod": 4.0, **PODS}
     time = dispatch("time", "deduplicated", **pods)
     assert time == pytest.approx(remote * 4 / 7 / 20e9 + 5e-6 + 1e-6)
@@ -157,10 +164,41 @@ def test_a_group_in_one_pod_is_as_without_pods() -> None:
     assert across == dispatch("time", "deduplicated", ep=64.0)
 
 
-def test_inside_a_node_it_is_the_plain_all_to_all_of_bytes() -> None:
-    plain = dispatch("sent_bytes", "all_to_all", ep=8.0)
-    assert dispatch("sent_bytes", "deduplicated", ep=8.0) == pytest.approx(plain)
-    assert dispatch("time", "deduplicated", ep=8.0) == pytest.approx(plain / 400e9 + 1e-6)
+def test_inside_a_node_a_rank_gets_a_token_once() -> None:
+    """Of 8 ranks a token meets 5.3, however many of its 8 experts each has."""
+    once = dispatch("sent_bytes", "all_to_all", ep=8.0) * ranks_met(8) / 8
+    assert ranks_met(8) == pytest.approx(5.3, rel=0.01)
+    assert dispatch("sent_bytes", "deduplicated", ep=8.0) == pytest.approx(once)
+    assert dispatch("time", "deduplicated", ep=8.0) == pytest.approx(once / 400e9 + 1e-6)
+
+
+def test_a_rank_for_every_expert_gets_as_many_copies() -> None:
+    plain = dispatch("sent_bytes", "all_to_all", ep=8.0, experts=8.0, experts_per_token=3.0)
+    one = dispatch("sent_bytes", "deduplicated", ep=8.0, experts=8.0, experts_per_token=3.0)
+    assert one == pytest.approx(plain)
+
+
+# Bandwidth in GB/s that DeepEP's documents state of 8 ranks in a node, of all that a rank gets: 8
+# experts of 256 a token, in bf16.  With 24 of B200's SMs it is within a tenth of what links reach.
+STATED = [(200e9, 0.8, 153), (200e9, 0.8, 158), (900e9, 0.802, 643), (900e9, 0.802, 675)]
+
+
+@pytest.mark.parametrize(("link", "efficiency", "stated"), STATED)
+def test_kernels_of_one_node_have_the_stated_bandwidth(
+    link: float, efficiency: float, stated: float
+) -> None:
+    library = {
+        "channel_efficiency": efficiency,
+        "nic_efficiency": 0.91,
+        "inter_node_step_latency": 8e-6,
+        "step_latency": 0.8e-6,
+        "collective_launch_time": 5e-6,
+    }
+    values = {**MACHINE, **PLAN, **MODEL, **library, "ep": 8.0, "intra_bandwidth": link}
+    labels = {**LABELS, "dispatcher": "deduplicated", "library": "nccl"}
+    found = Evaluation(values, labels)
+    rate = float(found["dispatch_rank_bytes"] / found["ep_dispatch_time"]) / 1e9
+    assert rate == pytest.approx(stated, rel=0.12)
 
 
 def test_alone_nothing_is_sent() -> None:
