@@ -25,7 +25,7 @@ from sweeps.spec.catalog import (
 )
 from sweeps.spec.framework import Framework, among_all
 from sweeps.spec.known import unknown_settings
-from sweeps.spec.machine import Machine
+from sweeps.spec.machine import Machine, rates_of
 from sweeps.spec.model import complete_shapes
 from sweeps.spec.preset import Run as Subject
 from sweeps.spec.resolve_preset import told
@@ -170,6 +170,7 @@ class _Catalogue:
         quantity, measured = _measured(run, kind, settings)
         preset: dict[str, float] = {}
         labels = self._labels(run, settings, assumed, preset, step=kind != "memory")
+        _check_peak(run, self._machine(labels.get("hardware", "")), labels["precision"])
         numbers = self._numbers(run, settings, labels, assumed, preset, step=kind != "memory")
         stated = settings.words.get("context_parallel") or run.texts.get("context_parallel")
         if "context_parallel" in labels and not stated:
@@ -376,6 +377,18 @@ def _check_words(run: Run, settings: Settings, machines: Sequence[str]) -> None:
         text = run.texts.get(column, "")
         if text and column not in settings.read and text not in machines:
             refuse(f"{column} '{text}': not understood")
+
+
+def _check_peak(run: Run, machine: Machine | None, precision: str) -> None:
+    """Refuse a row that states more than the GPUs' peak: its time can't be right, either."""
+    for name in ("mfu", "hfu"):
+        share = run.numbers.get(name, 0.0)
+        if share > 1.0:
+            refuse(f"impossible: {name.upper()} of {share:g}, more than the GPUs' peak, which is 1")
+    figure = machine.figures.get(f"peak_flops_{rates_of(precision)}") if machine else None
+    rate = run.numbers.get("tflops_per_gpu", 0.0)
+    if figure and rate * 1e12 > figure.value:
+        refuse(f"impossible: {rate:g} TFLOP/s a GPU, whose peak is {figure.value / 1e12:g}")
 
 
 def _measured(run: Run, kind: str, settings: Settings) -> tuple[str, float]:

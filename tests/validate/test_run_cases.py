@@ -205,6 +205,9 @@ def test_time_from_a_rate() -> None:
         ({"framework": "torchtitan+lazy"}, "has no such option"),
         ({"attention_kernel": "flash_9"}, "attention_kernel 'flash_9': unknown; did you mean"),
         ({"model": "mixtral-8x7b", "ep": None}, "plan not stated: ep"),
+        ({"mfu": 1.3}, "impossible: MFU of 1.3, more than the GPUs' peak"),
+        ({"hfu": 1.01}, "impossible: HFU of 1.01"),
+        ({"tflops_per_gpu": 1500}, "impossible: 1500 TFLOP/s a GPU, whose peak is 989"),
     ],
 )
 def test_rows_that_can_t_be_predicted(more: dict[str, object], result: str) -> None:
