@@ -216,3 +216,25 @@ def test_a_broken_preset_is_refused_whole(tmp_path: Path) -> None:
     assert "presets.one.options = 'nosuch': is unknown" in lines
     assert "presets.one.set.tp = 8: is not a preset's to set" in lines
     assert "when.gpus: no such key" in lines
+
+
+def test_deepspeed_holds_two_buckets_and_recomputes_nothing() -> None:
+    """Its documented defaults; what is given by hand goes before them."""
+    given = {
+        "model": "llama2-7b",
+        "hardware": "dgx-a100",
+        "world_size": 16,
+        "framework": "deepspeed",
+        "global_batch_size": 16,
+        "sequence_length": 2048,
+    }
+    wanted = ["peak_bucket_memory", "peak_recompute_activation_memory"]
+
+    def memory(**more: Any) -> list[float]:
+        asked = {"constants": {**given, **more}, "quantities": wanted}
+        found = prepare(asked, bare_is_si=True).dataset()
+        return [float(found[name]) for name in wanted]
+
+    assert memory()[0] == 0.0
+    assert memory(preset="deepspeed-2026") == [2e9, 0.0]
+    assert memory(preset="deepspeed-2026", buckets=1.0, recompute="full")[0] == 1e9
