@@ -107,10 +107,10 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
         [sentence(labels[place]) for place in kept],
         # Parts that are nothing anywhere are left out; those without a value aren't.
         np.where(missing[:, None], np.nan, values[:, kept]),
-        limits,
-        limit,
         units,
         notes,
+        limits,
+        limit,
         quantity=total,
         colours=tuple(colours[place] for place in kept),
         striped=True,
@@ -335,10 +335,7 @@ def draw_tuning(report: TuningReport, stem: Path) -> list[Path]:
         operators,
         ["With the overlap that was chosen", "Saved by it"],
         parts,
-        None,
-        "",
         "s",
-        [],
         quantity="time",
         colours=(0, 7),
         bar_notes=tuple(map(tuple, notes)),
@@ -371,9 +368,7 @@ def draw_presets(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
         )
         ways.append("{}, ours {}".format(*both))
     parts = 100.0 * np.array([[[row["loss"] for row in worst]]])
-    stacks = Stacks(
-        [""], names, ["loss"], parts, None, "", "%", [], quantity="loss", bar_notes=(tuple(ways),)
-    )
+    stacks = Stacks([""], names, ["loss"], parts, "%", quantity="loss", bar_notes=(tuple(ways),))
     sheet = Sheet(
         f"What do NVIDIA's settings lose of our best? {len(worst)} of {len(rows)} layers",
         fixed="the layers that lose most, predicted",

@@ -66,14 +66,14 @@ _OVER: dict[str, Any] = {
 class Stacks:
     """What is drawn."""
 
-    panels: list[str]  # A heading for each panel
-    names: list[str]  # The bars' names
-    labels: list[str]  # The parts' names
-    parts: NDArray[np.float64]  # NaN where there is no value
-    capacity: NDArray[np.float64] | None  # The limit of each bar
-    limit: str  # What the capacity is called
+    panels: Sequence[str]  # A heading for each panel
+    names: Sequence[str]  # The bars' names
+    labels: Sequence[str]  # The parts' names
+    parts: NDArray[np.float64]  # NaN where there is no value; shape (panels, parts, bars)
     units: str  # The parts' unit
-    notes: list[str]  # What the reader has to know
+    notes: Sequence[str] = ()  # What the reader has to know
+    capacity: NDArray[np.float64] | None = None  # The limit of each bar
+    limit: str = ""  # What the capacity is called
     quantity: str = ""  # What the parts are parts of; empty: what their names or their unit say
     colours: tuple[int, ...] = ()  # The area's colour of each part; empty: in their order
     # What stands after each bar's total, by panel; empty: nothing
@@ -81,6 +81,7 @@ class Stacks:
     # Why there is no bar, by panel; empty: just that there is none
     missing: tuple[tuple[str, ...], ...] = ()
     striped: bool = False  # Whether what is beyond the capacity is striped
+    lying: bool = False  # Whether bars lie even where their names fit below standing ones
     # Which bars can't be, for another reason than their capacity
     alarm: NDArray[np.bool_] | None = None
 
@@ -108,7 +109,12 @@ class Stacks:
     def standing(self) -> bool:
         """Whether the bars stand: where their names fit below them."""
         single = len(self.names) == 1 and len(self.panels) == 1
-        if single or len(self.names) > _MOST_STANDING or any(any(row) for row in self.missing):
+        if (
+            self.lying
+            or single
+            or len(self.names) > _MOST_STANDING
+            or any(any(row) for row in self.missing)
+        ):
             return False
         slot = panel_size(len(self.panels))[0] / max(len(self.names), 1)
         return all(text_width(name, use().tick) + 0.1 < slot for name in self.names)
@@ -400,10 +406,10 @@ def _prepared(figure: Figure, view: View) -> Stacks:
         [name for name, keep in zip(names, kept, strict=True) if keep],
         [sentence(short_name(view, part)) for part in figure["parts"]],
         parts[..., kept],
-        capacity[..., kept] if capacity is not None else None,
-        sentence(short_name(view, limit)) if limit else "",
         units,
         notes,
+        capacity[..., kept] if capacity is not None else None,
+        sentence(short_name(view, limit)) if limit else "",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,9 @@ from overhead.overlap.pipeline import (
     WEIGHTS,
 )
 from overhead.overlap.timeline import COMMUNICATION, COMPUTATION, Span
-from sweeps.plots.frame import Axis, Legend, Sheet, axis_of, frame, in_column
+from sweeps.plots.frame import Legend, Sheet, axis_of, frame, in_column
 from sweeps.plots.save import save
+from sweeps.plots.stacks import Stacks, draw_stacks
 from sweeps.plots.style import (
     COLOURS,
     FAINT,
@@ -36,7 +37,6 @@ from sweeps.plots.style import (
     region_colour,
     scale_of,
     sentence,
-    shortened,
     style,
     text_width,
     use,
@@ -50,14 +50,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ROW = 0.36  # inches of a row
-_BAR = 0.78  # of a row
 _BETWEEN = 0.7  # rows between two courses
 _WIDTH = 6.6
-_OUTLINED = 300  # spans up to which each is outlined
-_NAMED = 0.12  # inches that a name in a span leaves free
+_ROOM = 0.12  # inches that a name in a span leaves free
 _MARK: Any = (0, (3, 1.5))
 _SEQUENTIAL = "All one after the other"
-_COMPUTE, _HIDDEN, _EXPOSED = region_colour(0), region_colour(5), COLOURS[1]
 
 
 def draw_timelines(
@@ -68,69 +65,24 @@ def draw_timelines(
     fixed: str = "",
     sequential: Mapping[str, float] | None = None,
 ) -> list[Path]:
-    """Draw timelines one below another."""
-    marks = dict(sequential or {})
-    last = max(
-        [span.end for spans in courses.values() for span in spans] + list(marks.values()),
-        default=0.0,
-    )
-    factor, unit = scale_of("s").pick(last)
-    several = len(courses) > 1
-    pitch = 2.0 + (_BETWEEN if several else 0.0)
-    height = max(use().scale * _ROW * pitch * len(courses), 0.9)
-    sheet = Sheet(
-        title,
-        xlabel=f"Time ({unit})",
-        fixed=fixed,
-        panel=(in_column(_WIDTH), height),
-    )
-    with style():
-        made = frame(sheet, _legend(bool(marks)))
-        (axes,) = made.axes
-        axes.set_xlim(0.0, (last or 1.0) / factor * 1.02)
-        axes.set_ylim(pitch * len(courses) - (_BETWEEN if several else 0.0), 0.0)
-        axes.grid(visible=False, axis="y")
-        places, labels = [], []
-        for index, (name, spans) in enumerate(courses.items()):
-            top = pitch * index
-            _draw_course(axes, spans, top, factor)
-            if name in marks:
-                axes.vlines(
-                    marks[name] / factor, top, top + 2.0, colors=INK, linewidth=1.6,
-                    linestyles=_MARK,
-                )  # fmt: skip
-            _write_end(axes, spans, top, factor, unit)
-            places += [top + 1.0] if several else [0.5, 1.5]
-            labels += [name] if several else [COMPUTATION, COMMUNICATION]
-        axes.set_yticks(places, labels)
-        axes.tick_params(axis="y", length=0)
-        return save(made.finished(), stem)
+    """Draw computation and communication, a row each; timelines one below another."""
+    rows = {name: _two_rows(spans) for name, spans in courses.items()}
+    words: dict[str, Any] = {"title": title, "fixed": fixed, "marks": sequential}
+    return draw_stages(rows, stem, tallest=np.inf, **words)
 
 
-def _draw_course(axes: Axes, spans: Sequence[Span], top: float, factor: float) -> None:
-    outlined = len(spans) <= _OUTLINED
-    edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6} if outlined else {}
-    work = [(span.start, span.end) for span in spans if span.row == COMPUTATION]
-    sent = [(span.start, span.end) for span in spans if span.row == COMMUNICATION]
-    exposed = [piece for one in sent for piece in _without(one, work)]
-    _bars(axes, work, top, factor, _COMPUTE, edge)
-    _bars(axes, sent, top + 1.0, factor, _HIDDEN, edge)
-    _bars(axes, exposed, top + 1.0, factor, _EXPOSED, edge)
-    if outlined:
-        _name_spans(axes, spans, top, factor)
-
-
-def _bars(
-    axes: Axes,
-    pieces: Sequence[tuple[float, float]],
-    top: float,
-    factor: float,
-    colour: str,
-    edge: dict[str, Any],
-) -> None:
-    ranges = [(start / factor, (end - start) / factor) for start, end in pieces]
-    low = top + (1.0 - _BAR) / 2.0
-    axes.broken_barh(ranges, (low, _BAR), facecolors=colour, **edge)
+def _two_rows(spans: Sequence[Span]) -> dict[str, list[Span]]:
+    """Return computation, and communication with what of it is exposed drawn over the rest."""
+    rows: dict[str, list[Span]] = {COMPUTATION: [], COMMUNICATION: []}
+    for span in spans:
+        rows[span.row].append(replace(span, kind=span.row))
+    work = [(span.start, span.end) for span in rows[COMPUTATION]]
+    rows[COMMUNICATION] += [
+        Span(COMMUNICATION, "", low, high - low, EXPOSED)
+        for span in rows[COMMUNICATION]
+        for low, high in _without((span.start, span.end), work)
+    ]
+    return rows
 
 
 def _without(
@@ -150,37 +102,6 @@ def _without(
     return left
 
 
-def _name_spans(axes: Axes, spans: Sequence[Span], top: float, factor: float) -> None:
-    """Write names into the spans that have room for them."""
-    inches = in_column(_WIDTH) / (axes.get_xlim()[1] * factor)
-    for span in spans:
-        if text_width(span.name, use().note) + _NAMED > span.duration * inches:
-            continue
-        middle = (span.start + span.duration / 2.0) / factor
-        row = top + (0.5 if span.row == COMPUTATION else 1.5)
-        axes.text(middle, row, span.name, size=use().note, color=INK, ha="center", va="center")
-
-
-def _write_end(
-    axes: Axes, spans: Sequence[Span], top: float, factor: float, unit: str, line: float = 2.0
-) -> None:
-    end = max((span.end for span in spans), default=0.0)
-    axes.vlines(end / factor, top, top + line, colors=MUTED, linewidth=1.0)
-    axes.annotate(
-        f"{number(end / factor, 4)} {unit}", (end / factor, top), (-3, -1),
-        textcoords="offset points", ha="right", va="bottom", size=use().note, color=MUTED,
-        annotation_clip=False,
-    )  # fmt: skip
-
-
-def _legend(marked: bool) -> Legend:
-    areas = {
-        "Computation": _COMPUTE, "Communication, overlapped": _HIDDEN,
-        "Communication, exposed": _EXPOSED,
-    }  # fmt: skip
-    return _legend_of(areas, _SEQUENTIAL if marked else "")
-
-
 # Pipelines and steps: a row a stage.
 
 _TALLEST = 5.6  # inches of all rows together
@@ -192,6 +113,8 @@ _THINNEST = 0.003  # inches that can be seen
 _MOST_SHAPES = 5000  # spans up to which each is outlined, and a shape of its own in the SVG
 # By kind of span: its colour and the words for it, in the order of the legend.
 _KINDS: dict[str, tuple[str, str]] = {
+    COMPUTATION: (region_colour(0), "Computation"),
+    COMMUNICATION: (region_colour(5), "Communication, overlapped"),
     FORWARD: (region_colour(5), "Forward"),
     BACKWARD: (region_colour(2), "Backward"),
     INPUTS: (region_colour(2), "Backward"),
@@ -204,8 +127,9 @@ _KINDS: dict[str, tuple[str, str]] = {
     TRANSFER: (COLOURS[0], "Transfer between stages"),
 }
 _PASSES = (FORWARD, BACKWARD, INPUTS, WEIGHTS)
+_DURATIONS = (COMPUTATION, COMMUNICATION)
 # What is drawn however thin each of it is: together it can be seen.
-_ALWAYS = {*_PASSES, PAIR, EXPOSED, HIDDEN}
+_ALWAYS = {*_DURATIONS, *_PASSES, PAIR, EXPOSED, HIDDEN}
 Box = tuple[float, float, float, float]
 
 
@@ -218,27 +142,27 @@ def draw_stages(
     marks: Mapping[str, float] | None = None,
     mark: str = _SEQUENTIAL,
     notes: Sequence[str] = (),
+    tallest: float = _TALLEST,
 ) -> list[Path]:
     """Draw what the stages of pipelines do, a row each; idle is white."""
-    marks = dict(marks or {})
+    marks = marks or {}
     every = [one for rows in courses.values() for spans in rows.values() for one in spans]
-    last = max([span.end for span in every] + list(marks.values()), default=0.0)
+    last = max([*(span.end for span in every), *marks.values()], default=0.0)
     factor, unit = scale_of("s").pick(last)
     gap = _BETWEEN if len(courses) > 1 else 0.0
     count = sum(len(rows) + gap for rows in courses.values())
-    high = min(use().scale * _ROW, _TALLEST / count)
+    high = min(use().scale * _ROW, tallest / count)
     shown = max(round(_NARROW / high), 1)
     # A stream is named below its stage.
     labels = [row.rpartition(", ")[2] for rows in courses.values() for row in rows]
     seen = {one.kind for one in every if one.duration * in_column(_WIDTH) >= _THINNEST * last}
     seen |= _ALWAYS
-    legend = _stages_legend([one for one in every if one.kind in seen], mark if marks else "")
-    sheet = Sheet(
-        title, xlabel=f"Time ({unit})", fixed=fixed, notes=notes,
-        panel=(in_column(_WIDTH), max(high * count, 0.9)),
-    )  # fmt: skip
+    found = {kind for one in every if one.kind in seen for kind, _, _ in _strips(one)}
+    areas = {words: colour for kind, (colour, words) in _KINDS.items() if kind in found}
+    size = in_column(_WIDTH), max(high * count, 0.9)
+    sheet = Sheet(title, xlabel=f"Time ({unit})", fixed=fixed, notes=notes, panel=size)
     with style():
-        made = frame(sheet, legend)
+        made = frame(sheet, _legend_of(areas, mark if marks else ""))
         (axes,) = made.axes
         axes.set_xlim(0.0, (last or 1.0) / factor * 1.02)
         axes.set_ylim(count, 0.0)
@@ -246,14 +170,19 @@ def draw_stages(
         places, top = [], 0.0
         for name, rows in courses.items():
             top += gap
-            _write_end(axes, [s for row in rows.values() for s in row], top, factor, unit, 0.0)
+            offset: dict[str, Any] = {"textcoords": "offset points", "size": use().note}
+            end = max((span.end for row in rows.values() for span in row), default=0.0) / factor
+            end_text = f"{number(end, 4)} {unit}"
+            axes.annotate(end_text, (end, top), (-3, 3), ha="right", color=MUTED, **offset)
             if gap:
-                axes.annotate(
-                    name, (0.0, top), (2, 3), textcoords="offset points", size=use().note,
-                    weight="bold",
-                )  # fmt: skip
-            shapes = [[s for s in row if s.kind in seen] for row in rows.values()]
-            _draw_rows(axes, shapes, top, factor, high)
+                axes.annotate(name, (0.0, top), (2, 3), weight="bold", **offset)
+            _draw_rows(
+                axes,
+                [[s for s in row if s.kind in seen] for row in rows.values()],
+                top,
+                factor,
+                high,
+            )
             if name in marks:
                 at = marks[name] / factor
                 axes.vlines(at, top, top + len(rows), colors=INK, linewidth=1.6, linestyles=_MARK)
@@ -280,7 +209,10 @@ def _draw_rows(
         if kind in boxes:
             _fill(axes, boxes[kind], kind, outlined=outlined)
     if outlined and high > 1.3 * _NARROW:
-        _name_passes(axes, rows, top + sum(_PASS) / 2.0, factor)
+        inches = in_column(_WIDTH) / (axes.get_xlim()[1] * factor)
+        for name, start, end, row in (*_durations(rows, inches), *_passes(rows, inches)):
+            at = (start + end) / 2.0 / factor, top + row + sum(_PASS) / 2.0
+            axes.text(*at, name, size=use().note, color=INK, ha="center", va="center")
 
 
 def _strips(span: Span) -> Iterator[tuple[str, float, float]]:
@@ -302,36 +234,42 @@ def _fill(axes: Axes, boxes: Sequence[Box], kind: str, *, outlined: bool) -> Non
     if not outlined:
         # As an image: so many shapes would make a file that no reader opens quickly.
         look |= {"rasterized": True}
-    elif kind in _PASSES:
+    elif kind in (*_PASSES, *_DURATIONS):
         look |= {"edgecolors": "white", "linewidths": 0.5}
     axes.add_collection(PolyCollection(corners, **look), autolim=False)
 
 
-def _name_passes(axes: Axes, rows: Sequence[Sequence[Span]], middle: float, factor: float) -> None:
-    """Write names into passes: all in the same way, and those of a kind in all rows or none."""
+def _durations(
+    rows: Sequence[Sequence[Span]], inches: float
+) -> Iterator[tuple[str, float, float, int]]:
+    """Yield the names of durations that have room for them, with their ends and row."""
+    for row, spans in enumerate(rows):
+        for one in spans:
+            room = one.duration * inches - text_width(one.name, use().note)
+            if one.kind in _DURATIONS and room >= _ROOM:
+                yield one.name, one.start, one.end, row
+
+
+def _passes(
+    rows: Sequence[Sequence[Span]], inches: float
+) -> Iterator[tuple[str, float, float, int]]:
+    """Yield the names of passes: all in the same way, and those of a kind in all rows or none."""
     places = [list(_free_parts(spans)) for spans in rows]
     if max(map(len, places)) > _MOST_NAMED:
         return
-    inches = in_column(_WIDTH) / (axes.get_xlim()[1] * factor)
-    every = [place for row in places for place in row]
-    kinds = {one.kind for one, _, _ in every}
+    kinds = {one.kind for row in places for one, _, _ in row}
     for cut in (0, 1):
-        room = {
-            kind: min(
-                (end - start) * inches - text_width(one.name[cut:], use().note)
-                for one, start, end in every
-                if one.kind == kind
-            )
-            for kind in kinds
-        }
+        room = dict.fromkeys(kinds, np.inf)
+        for one, start, end in (place for row in places for place in row):
+            free = (end - start) * inches - text_width(one.name[cut:], use().note)
+            room[one.kind] = min(room[one.kind], free)
         kept = {kind for kind in kinds if room[kind] >= _GAP}
         if kept == kinds:
             break
     for row, own in enumerate(places):
         for one, start, end in own:
             if one.kind in kept:
-                at = (start + end) / 2.0 / factor, middle + row
-                axes.text(*at, one.name[cut:], size=use().note, color=INK, ha="center", va="center")
+                yield one.name[cut:], start, end, row
 
 
 def _free_parts(spans: Sequence[Span]) -> Iterator[tuple[Span, float, float]]:
@@ -344,48 +282,28 @@ def _free_parts(spans: Sequence[Span]) -> Iterator[tuple[Span, float, float]]:
             yield span, span.start, min(first, span.end)
 
 
-def _stages_legend(spans: Sequence[Span], mark: str) -> Legend:
-    found = {kind for span in spans for kind, _, _ in _strips(span)}
-    shown = {words: colour for kind, (colour, words) in _KINDS.items() if kind in found}
-    return _legend_of(shown, mark)
-
-
 # Figures of profiler traces: when each stream did what, and what each GPU's time went into.
 
 Intervals = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 _HIDDEN_COMMUNICATION = "hidden communication"
-_COLOURS = {
-    "gemm": COLOURS[0],
-    "other": COLOURS[2],
-    _HIDDEN_COMMUNICATION: region_colour(9),
-    "communication": COLOURS[1],
-    "copy": COLOURS[4],
-    "wait": COLOURS[5],
-    "idle": FAINT,
-    "computation": COLOURS[0],
-    "non_computation": COLOURS[1],
+# By class of work, and in HolisticTraceAnalysis' mode: its area's colour, and the words for it.
+_CLASSES = {
+    "gemm": (0, "GEMMs"),
+    "other": (2, "Other computation"),
+    _HIDDEN_COMMUNICATION: (9, "Communication, overlapped"),
+    "communication": (1, "Communication, exposed"),
+    "copy": (4, "Copies"),
+    "wait": (5, "Waiting kernels"),
+    "idle": (7, "Idle"),
+    "computation": (0, "Computation"),
+    "non_computation": (1, "No computation"),
 }
-_LABELS = {
-    "gemm": "GEMMs",
-    "other": "Other computation",
-    _HIDDEN_COMMUNICATION: "Communication, overlapped",
-    "communication": "Communication, exposed",
-    "copy": "Copies",
-    "wait": "Waiting kernels",
-    "idle": "Idle",
-    "computation": "Computation",
-    "non_computation": "No computation",
-}
-_COMMUNICATION = CLASSES.index("communication")
+_REASONS = dict(zip(ADVICE, (5, 1, 4, 2, 0), strict=True))
 _SECOND = 1e9
 _LANE, _STREAM_BAR = 0.34, 0.76  # inches of a lane, and the share of it that a bar takes
 _TRACE_WIDTH = 6.8
 _MOST_LANES, _MOST_RANKS, _MOST_BARS, _MOST_EXPOSED = 16, 4, 40, 16
-_NAME_LETTERS = 36  # of a collective
-_REASONS = dict(
-    zip(ADVICE, (COLOURS[5], COLOURS[1], COLOURS[4], COLOURS[2], COLOURS[0]), strict=True)
-)
 _FINEST = 3000  # pieces of the window that can be told apart
 
 
@@ -401,57 +319,47 @@ def draw_traces(
 def draw_summary(ranks: Ranks, stem: Path) -> list[Path]:
     """Draw what the end to end time of each GPU is made of; of one alone, that of its steps."""
     bars, what = _bars_of(ranks)
-    parts = [kind for kind in ranks.overlaps[0].parts if any(o.parts[kind] for _, o in bars)]
-    ends = np.array([overlap.end_to_end for _, overlap in bars])
-    about = {"long_name": "end to end time", "units": "s"}
-    value = axis_of("time", about, ends, "linear", in_column(_TRACE_WIDTH), pad=0.1)
-    legend = _kinds_legend(parts)
+    parts = {
+        _CLASSES[kind]: [overlap.parts[kind] for _, overlap in bars]
+        for kind in ranks.overlaps[0].parts
+        if kind == "idle" or any(overlap.parts[kind] for _, overlap in bars)
+    }
+    shares = [100 * overlap.of_communication for _, overlap in bars]
+    texts = ["" if np.isnan(share) else f"{number(share)} % hidden" for share in shares]
     sheet = Sheet(
         f"What the time of each {what} went into",
-        xlabel=value.label,
         fixed=_rank_text(ranks),
         notes=[
             "What runs at one time counts for the first of these. At the bars: how much of the "
             "communication is hidden by computation.",
             *_left_out(ranks, bars),
         ],
-        panel=(in_column(_TRACE_WIDTH), max(use().scale * _LANE * len(bars), 1.0)),
     )
-    lengths = {kind: [overlap.parts[kind] for _, overlap in bars] for kind in parts}
-    shares = [100 * overlap.of_communication for _, overlap in bars]
-    texts = ["" if np.isnan(share) else f"{number(share)} % hidden" for share in shares]
-    return _stacked(sheet, legend, value, bars, lengths, _COLOURS, texts, stem)
+    return _draw_parts(sheet, "end to end time", [name for name, _ in bars], parts, texts, stem)
 
 
-def _stacked(
+def _draw_parts(
     sheet: Sheet,
-    legend: Legend,
-    value: Axis,
-    bars: Sequence[tuple[str, Any]],
-    lengths: Mapping[str, Sequence[float]],
-    colours: Mapping[str, str],
+    quantity: str,
+    names: Sequence[str],
+    parts: Mapping[tuple[int, str], Sequence[float]],
     texts: Sequence[str],
     stem: Path,
 ) -> list[Path]:
-    """Draw a bar for each name, of parts one beside another, and a text at its end."""
+    """Draw a bar for each name, of parts with a colour and a name each, and a text at its end."""
+    stacks = Stacks(
+        [""],
+        names,
+        [words for _, words in parts],
+        np.array([list(parts.values())]),
+        "s",
+        quantity=quantity,
+        colours=tuple(colour for colour, _ in parts),
+        bar_notes=(tuple(texts),),
+        lying=True,
+    )
     with style():
-        made = frame(sheet, legend)
-        (axes,) = made.axes
-        value.apply(axes, "x")
-        _lanes(axes, [name for name, _ in bars])
-        done = np.zeros(len(bars))
-        for kind, length in lengths.items():
-            how: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6}
-            axes.barh(
-                np.arange(len(bars)), length, _STREAM_BAR, left=done, color=colours[kind], **how
-            )
-            done += np.array(length)
-        for place, (text, end) in enumerate(zip(texts, done.tolist(), strict=True)):
-            axes.annotate(
-                text, (end, place), (4, 0), textcoords="offset points",
-                ha="left", va="center", size=use().note, color=MUTED,
-            )  # fmt: skip
-        return save(made.finished(), stem)
+        return save(draw_stacks(stacks, sheet), stem)
 
 
 def draw_exposures(ranks: Ranks, stem: Path) -> list[Path]:
@@ -462,35 +370,28 @@ def draw_exposures(ranks: Ranks, stem: Path) -> list[Path]:
         for one in own:
             times = found.setdefault(f"rank {number_of}" if several else one.name, {})
             times[one.reason] = times.get(one.reason, 0.0) + one.time
-    longest = sorted(found, key=lambda name: -sum(found[name].values()))[:_MOST_EXPOSED]
+    exposed = {name: sum(times.values()) for name, times in found.items()}
+    longest = sorted(found, key=lambda name: -exposed[name])[:_MOST_EXPOSED]
     names = [name for name in found if name in longest] if several else longest
     if not names:
         return []
-    bars = [(shortened(name, _NAME_LETTERS), found[name]) for name in names]
-    reasons = [reason for reason in ADVICE if any(reason in times for _, times in bars)]
-    lengths = {r: [times.get(r, 0.0) for _, times in bars] for r in reasons}
-    ends = np.sum(list(lengths.values()), axis=0)
-    whole = sum(sum(times.values()) for times in found.values())
-    about = {"long_name": "exposed communication", "units": "s"}
-    value = axis_of("time", about, ends, "linear", in_column(_TRACE_WIDTH), pad=0.3)
+    reasons = [reason for reason in ADVICE if any(reason in found[name] for name in names)]
+    parts = {
+        (_REASONS[reason], sentence(reason)): [found[name].get(reason, 0.0) for name in names]
+        for reason in reasons
+    }
     notes = [f"{sentence(reason)}: {ADVICE[reason]}." for reason in reasons]
     if len(names) < len(found):
         what = "ranks" if several else "collectives"
         notes.append(f"{len(names)} of {len(found)} {what}: those that are exposed longest.")
-    legend = _legend_of({sentence(reason): _REASONS[reason] for reason in reasons})
-    sheet = Sheet(
-        f"Why communication is exposed, by {'rank' if several else 'collective'}",
-        xlabel=value.label,
-        fixed=_rank_text(ranks),
-        notes=notes,
-        panel=(in_column(_TRACE_WIDTH), max(use().scale * _LANE * len(bars), 1.0)),
-    )
-    times_of = dict(zip((f"rank {n}" for n in numbers), ranks.overlaps, strict=True))
-    wholes = [times_of[name].end_to_end if several else whole for name in names]
+    whole = dict.fromkeys(names, sum(exposed.values()))
+    if several:
+        whole = {f"rank {n}": o.end_to_end for n, o in zip(numbers, ranks.overlaps, strict=True)}
     of = "of its time" if several else "of what is exposed"
-    shares = [100 * end / each for end, each in zip(ends.tolist(), wholes, strict=True)]
-    texts = [f"{number(share)} % {of}" for share in shares]
-    return _stacked(sheet, legend, value, bars, lengths, _REASONS, texts, stem)
+    texts = [f"{number(100 * exposed[name] / whole[name])} % {of}" for name in names]
+    title = f"Why communication is exposed, by {'rank' if several else 'collective'}"
+    sheet = Sheet(title, fixed=_rank_text(ranks), notes=notes)
+    return _draw_parts(sheet, "exposed communication", names, parts, texts, stem)
 
 
 def _bars_of(ranks: Ranks) -> tuple[list[tuple[str, Overlap]], str]:
@@ -550,11 +451,11 @@ def draw_timeline(
     if len(ranks.traces) > len(traces):
         notes.append(f"The first {len(traces)} of {len(ranks.traces)} ranks.")
     present = {kind for lane in lanes for kind in lane.kinds}
-    order = ("gemm", "other", _HIDDEN_COMMUNICATION, "communication", "copy", "wait")
-    legend = _kinds_legend([kind for kind in order if kind in present])
+    shown = [look for kind, look in _CLASSES.items() if kind in present]
+    legend = _legend_of({words: region_colour(colour) for colour, words in shown})
     about = {"long_name": "time from the first GPU work on", "units": "s"}
-    ends = (low / _SECOND, high / _SECOND)
-    value = axis_of("time", about, np.array(ends), "linear", in_column(_TRACE_WIDTH), ends=ends)
+    edges = (low / _SECOND, high / _SECOND)
+    value = axis_of("time", about, np.array(edges), "linear", in_column(_TRACE_WIDTH), ends=edges)
     sheet = Sheet(
         "What each stream of the GPU does",
         xlabel=value.label,
@@ -562,18 +463,15 @@ def draw_timeline(
         notes=notes,
         panel=(in_column(_TRACE_WIDTH), max(use().scale * _LANE * len(lanes), 1.0)),
     )
-    return _drawn(sheet, legend, lanes, value, stem)
-
-
-def _drawn(
-    sheet: Sheet, legend: Legend, lanes: Sequence[_Lane], value: Axis, stem: Path
-) -> list[Path]:
     finest = (value.high - value.low) * _SECOND / _FINEST
     with style():
         made = frame(sheet, legend)
         (axes,) = made.axes
         value.apply(axes, "x")
-        _lanes(axes, [lane.name for lane in lanes])
+        axes.set_ylim(len(lanes) - 0.5, -0.5)  # the first on top
+        axes.set_yticks(range(len(lanes)), [lane.name for lane in lanes])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
         for place, lane in enumerate(lanes):
             for kind, (starts, ends) in lane.kinds.items():
                 # Gaps that no eye sees are closed: a lane may have a hundred thousand rows.
@@ -583,7 +481,7 @@ def _drawn(
                 axes.broken_barh(
                     spans,  # type: ignore[arg-type]
                     (place - _STREAM_BAR / 2, _STREAM_BAR),
-                    facecolors=_COLOURS[kind],
+                    facecolors=region_colour(_CLASSES[kind][0]),
                 )
         return save(made.finished(), stem)
 
@@ -655,17 +553,6 @@ def _rank_text(ranks: Ranks) -> str:
     device = devices.pop() if len(devices) == 1 else ""
     by = "by HolisticTraceAnalysis' definitions" if ranks.mode == "hta" else ""
     return " · ".join(text for text in (files, device, by) if text)
-
-
-def _lanes(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_ylim(len(names) - 0.5, -0.5)  # the first on top
-    axes.set_yticks(range(len(names)), list(names))
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-
-
-def _kinds_legend(kinds: Sequence[str]) -> Legend:
-    return _legend_of({_LABELS[kind]: _COLOURS[kind] for kind in kinds})
 
 
 def _legend_of(colours: Mapping[str, str], mark: str = "") -> Legend:

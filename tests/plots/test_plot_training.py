@@ -442,14 +442,14 @@ def test_labels_leave_out_what_all_have_in_common() -> None:
 
 def test_a_bar_that_stands_for_nothing_keeps_its_place() -> None:
     parts = np.array([[[1.0, np.nan]]])
-    stacks = Stacks(["", ""], ["a", "b"], ["part"], parts, None, "", "s", [])
+    stacks = Stacks(["", ""], ["a", "b"], ["part"], parts, "s")
     assert np.isnan(stacks.totals[0, 1])
     assert np.isnan(stacks.tops[0, 1])
 
 
 def test_what_is_too_short_for_the_axis_has_its_own_unit() -> None:
     parts = np.array([[[1.27, 75.4e-6, 0.0]]])
-    stacks = Stacks([""], ["a", "b", "c"], ["part"], parts, None, "", "s", [])
+    stacks = Stacks([""], ["a", "b", "c"], ["part"], parts, "s")
     assert [_end_text(stacks, 0, place, 1.0) for place in range(3)] == ["1.27", "75.4 µs", "0"]
 
 
