@@ -98,6 +98,12 @@ def refuse_all(name: str, faults: Sequence[str]) -> None:
     tell_all([*faults[:MOST_FAULTS], *more * (len(faults) > MOST_FAULTS)])
 
 
+def few(names: Sequence[str], most: int = 3, sign: str = ", ") -> str:
+    """Return the first of some names, and how many there are further."""
+    left = len(names) - most
+    return sign.join(names[:most]) + (f" and {left} more" if left > 0 else "")
+
+
 def nearest(word: str, known: Iterable[str], *, shown: int = 12) -> str:
     """Say which known names are like a word that isn't known.
 

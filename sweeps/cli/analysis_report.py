@@ -433,9 +433,9 @@ def _notes(
 
 def _schedule_lacks(evaluation: Evaluation, framework: str) -> Iterator[str]:
     """Say where the framework has no such schedule: the time is that of software that has it."""
-    from sweeps.launch.frameworks import SCHEDULES
+    from sweeps.launch.frameworks import schedules_of
 
-    known = SCHEDULES.get(framework.split("+", maxsplit=1)[0], ())
+    known = schedules_of(framework.split("+", maxsplit=1)[0])
     schedule = evaluation.labels["schedule"]
     if evaluation["pp"] > 1.0 and known and schedule not in (*known, "forward_only"):
         yield f"{framework} has no schedule {schedule}: it has {', '.join(known)}"

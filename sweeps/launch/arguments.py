@@ -6,14 +6,15 @@ import ast
 import csv
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
 from sweeps.launch.setting import Reading, Setting
-from sweeps.launch.shell import HOLE, parsed
+from sweeps.launch.shell import HOLE, Word, parsed
 from sweeps.spec.files import shipped
 
 FALSE = frozenset(("false", "no", "off", "0"))
@@ -30,6 +31,8 @@ class Key:
 
     value: bool  # Whether a value follows
     effect: str  # read, small, none, not modelled or refused
+    quantity: str = ""  # The quantity whose number it is, where it is one
+    usual: float = math.nan  # Its number where the file is silent; NaN: none
 
 
 @cache
@@ -38,7 +41,36 @@ def keys_of(framework: str) -> Mapping[str, Key]:
     path = shipped("launch") / f"{framework}.csv"
     lines = path.read_text(encoding="utf-8").splitlines()
     rows = csv.DictReader(line for line in lines if not line.startswith("#"))
-    return {row["argument"]: Key(row["value"] == "1", row["effect"]) for row in rows}
+    return {
+        row["argument"]: Key(
+            row["value"] == "1",
+            row["effect"],
+            row.get("quantity") or "",
+            float(row.get("usual") or "nan"),
+        )
+        for row in rows
+    }
+
+
+@cache
+def words_of(framework: str) -> Mapping[str, Any]:
+    """Return what a framework calls things: tables from its words to ours."""
+    return tomllib.loads((shipped("launch") / f"{framework}.toml").read_text(encoding="utf-8"))
+
+
+def arguments(words: Iterable[Word]) -> Iterator[tuple[str, list[str], int]]:
+    """Yield a command line's arguments: the flag, the words behind it, the line."""
+    name, values, line = "", list[str](), 0
+    for word in words:
+        if word.text.startswith("--") and len(word.text) > 2:
+            if name:
+                yield name, values, line
+            name, equals, value = word.text.partition("=")
+            values, line = [value] if equals else [], word.line
+        elif not (values and word.is_hole):  # what may be further arguments
+            values.append(word.text)
+    if name:
+        yield name, values, line
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +205,50 @@ class Settings:
             self.reading.take(quantity, value, why)
         else:
             self.reading.take(quantity, value, setting, note)
+
+    def take_number(
+        self,
+        quantity: str,
+        *names: str,
+        usual: float = math.nan,
+        whole: bool = True,
+        why: str = "",
+    ) -> float:
+        """Take a quantity's number and return it; the framework's usual one of a silent file."""
+        value = self.number(*names, quantity=quantity, default=usual, whole=whole)
+        self.take(quantity, value, *names, why=why)
+        return value
+
+    def take_declared(self, framework: str, *names: str) -> None:
+        """Take the numbers of settings as the framework's table declares them."""
+        for name in names:
+            key = keys_of(framework)[name]
+            self.take_number(key.quantity, name, usual=key.usual, why=f"{name} {key.usual:g}")
+
+    def take_switch(self, quantity: str, name: str, value: Any = 1.0, note: str = "") -> bool:
+        """Take a value if a setting is there and switched on; return whether it is."""
+        on = name in self
+        if on:
+            self.take(quantity, value, name, note=note)
+        return on
+
+    def take_flag(self, quantity: str, name: str, why: str = "", *, off: bool = False) -> bool:
+        """Take 1 if a setting is switched on, else 0; if `off` the other way round."""
+        value = (name in self) != off
+        self.take(quantity, float(value), name, why=why)
+        return value
+
+    def take_word(
+        self, quantity: str, name: str, words: Mapping[str, Any], usual: str, why: str
+    ) -> str:
+        """Take what a framework's word is of ours, or refuse one that has none; return the word."""
+        word = self.text(name, default=usual)
+        if word in words:
+            self.take(quantity, words[word], name, why=why)
+        else:
+            known = ", ".join(filter(None, words))
+            self.reading.fault(self.by_name[name], word, f"isn't modelled; {known} are")
+        return word
 
     def classify(
         self,

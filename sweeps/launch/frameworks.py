@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sweeps.launch import deepspeed, megatron, torchtitan
+from sweeps.launch.arguments import words_of
 from sweeps.launch.settings import LaunchFile, Settings
 from sweeps.search.request import Execution
 
 FRAMEWORKS = (megatron, deepspeed, torchtitan)
-# Of a pipeline, what each framework can run.
-SCHEDULES: Mapping[str, tuple[str, ...]] = {
-    "megatron-lm": megatron.SCHEDULES,
-    "deepspeed": deepspeed.SCHEDULES,
-    "torchtitan": tuple(torchtitan.SCHEDULES),
-}
+
+
+def schedules_of(framework: str) -> tuple[str, ...]:
+    """Return the pipeline schedules that a framework can run; of others none are known."""
+    known = {
+        "megatron-lm": megatron.SCHEDULES,
+        "deepspeed": deepspeed.SCHEDULES,
+        "torchtitan": tuple(words_of("torchtitan")["schedules"]),
+    }
+    return known.get(framework, ())
 
 
 def settings_of(plan: Execution) -> tuple[Settings, ...]:

@@ -10,19 +10,21 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from overhead.model.order import pattern_of
+from sweeps.launch.arguments import keys_of
+from sweeps.launch.read_megatron_model import LATENT_HEADS, LINEAR_ATTENTION, STATE_SPACE
 from sweeps.search.request import Execution
 
-# Where a quantity is above 0, the argument that says it whole.
+# Arguments of quantities that are said where they are above 0.
 NUMBERS = (
-    ("q_lora_rank", "--q-lora-rank"),
-    ("mtp_layers", "--mtp-num-layers"),
-    ("index_heads", "--dsa-indexer-n-heads"),
-    ("index_head_size", "--dsa-indexer-head-dim"),
-    ("index_top_k", "--dsa-indexer-topk"),
-    ("expert_groups", "--moe-router-num-groups"),
-    ("groups_per_token", "--moe-router-group-topk"),
-    ("expert_latent_size", "--moe-latent-size"),
-    ("shared_ffn_size", "--moe-shared-expert-intermediate-size"),
+    "--q-lora-rank",
+    "--mtp-num-layers",
+    "--dsa-indexer-n-heads",
+    "--dsa-indexer-head-dim",
+    "--dsa-indexer-topk",
+    "--moe-router-num-groups",
+    "--moe-router-group-topk",
+    "--moe-latent-size",
+    "--moe-shared-expert-intermediate-size",
 )
 # What a model may have that no argument says.
 UNSAID = {
@@ -42,10 +44,9 @@ def model_arguments(plan: Execution) -> list[str]:
     """Return a model's shapes as arguments."""
     given = {name: value for name, value in plan.given.items() if value > 0.0}
     hybrid = given.get("linear_layers", 0.0) > 0.0 and "mamba" in given
-    lines = [] if hybrid else [f"--num-layers {plan['layers']:.0f}"]
+    lines = [] if hybrid else [*_numbers(plan, "--num-layers")]
     lines += [
-        f"--hidden-size {plan['hidden_size']:.0f}",
-        f"--num-attention-heads {plan['heads']:.0f}",
+        *_numbers(plan, "--hidden-size", "--num-attention-heads"),
         f"--max-position-embeddings {max(plan['sequence_length'], plan['learned_positions']):.0f}",
     ]
     if plan["ffn_size"] > 0.0:
@@ -53,8 +54,15 @@ def model_arguments(plan: Execution) -> list[str]:
     lines += [*_attention(plan), *_layers(plan), *_hybrid(plan)]
     if plan.routed:
         lines += _experts(plan)
-    lines += [f"{flag} {given[name]:.0f}" for name, flag in NUMBERS if name in given]
+    declared = keys_of("megatron")
+    lines += _numbers(plan, *(flag for flag in NUMBERS if declared[flag].quantity in given))
     return lines
+
+
+def _numbers(plan: Execution, *flags: str) -> Iterator[str]:
+    """Yield arguments that are a quantity's number, as the reader's table declares them."""
+    declared = keys_of("megatron")
+    yield from (f"{flag} {plan[declared[flag].quantity]:.0f}" for flag in flags)
 
 
 def unsaid_of_model(plan: Execution) -> Iterator[str]:
@@ -73,10 +81,7 @@ def unsaid_of_model(plan: Execution) -> Iterator[str]:
 def _attention(plan: Execution) -> Iterator[str]:
     if plan["kv_lora_rank"] > 0.0:
         yield "--multi-latent-attention"
-        yield f"--kv-lora-rank {plan['kv_lora_rank']:.0f}"
-        yield f"--qk-head-dim {plan['qk_nope_head_size']:.0f}"
-        yield f"--qk-pos-emb-head-dim {plan['qk_rope_head_size']:.0f}"
-        yield f"--v-head-dim {plan['v_head_size']:.0f}"
+        yield from _numbers(plan, "--kv-lora-rank", *LATENT_HEADS)
         yield "--qk-layernorm"
     else:
         yield f"--kv-channels {plan['head_size']:.0f}"
@@ -136,20 +141,13 @@ def _hybrid(plan: Execution) -> Iterator[str]:
         return
     if plan.given.get("mamba", 0.0) > 0.0:
         yield f"--hybrid-layer-pattern '{pattern_of(plan.given)}'"
-        yield f"--mamba-num-heads {plan['linear_value_heads']:.0f}"
-        yield f"--mamba-head-dim {plan['linear_value_size']:.0f}"
-        yield f"--mamba-num-groups {plan['linear_key_heads']:.0f}"
-        yield f"--mamba-state-dim {plan['linear_key_size']:.0f}"
+        yield from _numbers(plan, *STATE_SPACE)
         return
     yield "--experimental-attention-variant gated_delta_net"
     every = plan["layers"] / max(plan["layers"] - linear, 1.0)
     freq = f"{every:.0f}" if every.is_integer() else f"'({_runs(pattern_of(plan.given))})'"
     yield f"--linear-attention-freq {freq}"
-    yield f"--linear-num-key-heads {plan['linear_key_heads']:.0f}"
-    yield f"--linear-num-value-heads {plan['linear_value_heads']:.0f}"
-    yield f"--linear-key-head-dim {plan['linear_key_size']:.0f}"
-    yield f"--linear-value-head-dim {plan['linear_value_size']:.0f}"
-    yield f"--linear-conv-kernel-dim {plan['linear_kernel']:.0f}"
+    yield from _numbers(plan, *LINEAR_ATTENTION)
 
 
 def _runs(pattern: str) -> str:
@@ -159,8 +157,7 @@ def _runs(pattern: str) -> str:
 
 
 def _experts(plan: Execution) -> Iterator[str]:
-    yield f"--num-experts {plan['experts']:.0f}"
-    yield f"--moe-router-topk {plan['experts_per_token']:.0f}"
+    yield from _numbers(plan, "--num-experts", "--moe-router-topk")
     yield f"--moe-ffn-hidden-size {plan['expert_ffn_size']:.0f}"
     dense, every = plan["dense_layers"], plan["moe_layer_frequency"]
     if dense > 0.0:

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.errors import InputError
+from sweeps.errors import InputError, few
 from sweeps.launch import (
     read_bridge,
     read_hugging_face,
     read_maxtext,
     read_megatron,
+    read_megatron_model,
     read_torchtitan,
 )
 from sweeps.launch.arguments import Override, Settings, keys_of
@@ -33,7 +34,7 @@ from sweeps.launch.hugging_face_files import (
 from sweeps.launch.launcher import Launch, launches
 from sweeps.launch.named_files import beside, text_of
 from sweeps.launch.python_config import Calls
-from sweeps.launch.setting import Place, Reading, Setting, few, unreadable
+from sweeps.launch.setting import Place, Reading, Setting, unreadable
 from sweeps.launch.shell import Script, Word, read_script
 from sweeps.spec.files import is_file
 
@@ -297,7 +298,7 @@ def _of_command(
 ) -> Reading | None:
     """Read a command by the framework whose arguments it has most of."""
     file = path.name
-    megatron, hugging = keys_of(read_megatron.KEYS), keys_of(read_hugging_face.KEYS)
+    megatron, hugging = keys_of(read_megatron_model.KEYS), keys_of(read_hugging_face.KEYS)
     settings = [*read_megatron.settings_of(launch.words, file)]
     theirs = [*read_hugging_face.settings_of(launch.words, file)]
     if (job := _of_job(launch, script, path, overrides)) is not None:

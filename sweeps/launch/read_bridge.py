@@ -9,76 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isnan
 
-from sweeps.launch.arguments import Settings, keys_of
-from sweeps.launch.read_megatron import KEYS as ARGUMENTS
+from sweeps.launch.arguments import Settings, keys_of, words_of
+from sweeps.launch.read_megatron_model import KEYS as ARGUMENTS
 from sweeps.launch.setting import Place, Reading, Setting
 
 FORMAT = "Megatron-Bridge YAML"
 VERSION = "Megatron-Bridge @067f987df"
-TABLES = (
-    "model",
-    "train",
-    "ddp",
-    "optimizer",
-    "comm_overlap",
-    "dataset",
-    "mixed_precision",
-    "trainer",
-    "data",
-    "optim",
-)
-# Read elsewhere.
-PADDED = "model.should_pad_vocab"
-IGNORED = (
-    "logger",
-    "checkpoint",
-    "rng",
-    "scheduler",
-    "tokenizer",
-    "validation",
-    "profiling",
-    "dist",
-    "exp_manager",
-    "run",
-    "hydra",
-    "defaults",
-    "name",
-)
-# Fields that have another name, or the opposite sense, among Megatron-LM's arguments.
-RENAMED = {
-    "num_moe_experts": "--num-experts",
-    "virtual_pipeline_model_parallel_size": "--num-virtual-stages-per-pipeline-rank",
-    "encoder_seq_length": "--seq-length",
-    "ub_tp_comm_overlap": "--tp-comm-overlap",
-    "activations_checkpoint_granularity": "--recompute-granularity",
-    "activations_checkpoint_method": "--recompute-method",
-    "activations_checkpoint_num_layers": "--recompute-num-layers",
-    "optimizer": "--optimizer",
-    "gated_linear_unit": "--swiglu",
-    "moe_shared_expert_intermediate_size": "--moe-shared-expert-intermediate-size",
-}
-OPPOSITE = {
-    "add_bias_linear": "--disable-bias-linear",
-    "share_embeddings_and_output_weights": "--untie-embeddings-and-output-weights",
-    "gradient_accumulation_fusion": "--no-gradient-accumulation-fusion",
-    "grad_reduce_in_fp32": "--grad-reduce-in-bf16",
-}
-# By name of mixed precision: the arguments that it stands for.
-MIXED = {
-    "bf16_mixed": ("--bf16",),
-    "fp16_mixed": ("--fp16",),
-    "bf16_with_fp8_delayed_scaling_mixed": ("--fp8-recipe delayed", "--fp8-param-gather"),
-    "bf16_with_fp8_current_scaling_mixed": ("--fp8-recipe tensorwise", "--fp8-param-gather"),
-    "bf16_with_fp8_subchannel_scaling_mixed": ("--fp8-recipe blockwise",),
-    "bf16_with_mxfp8_mixed": ("--fp8-recipe mxfp8", "--fp8-param-gather"),
-    "bf16_with_nvfp4_mixed": ("--fp4-format e2m1",),
-}
+KEYS = "megatron-bridge"
+PADDED = "model.should_pad_vocab"  # read elsewhere
 NODES, DEVICES = ("trainer.num_nodes", "num_nodes"), ("trainer.devices", "devices")
 
 
 def arguments_of(settings: list[Setting], reading: Reading) -> Iterator[Setting]:
     """Yield a recipe's fields as Megatron-LM's arguments; of the rest say what becomes of it."""
-    known = keys_of(ARGUMENTS)
+    known, words = keys_of(ARGUMENTS), words_of(KEYS)
     names = {setting.name for setting in settings}
     for setting in settings:
         field = setting.name.rpartition(".")[2]
@@ -87,15 +31,15 @@ def arguments_of(settings: list[Setting], reading: Reading) -> Iterator[Setting]
             yield from _mixed(setting, reading)
         elif setting.name in (*NODES, *DEVICES, PADDED):
             continue
-        elif top in IGNORED or (top == "trainer" and setting.name not in (*NODES, *DEVICES)):
+        elif top in words["no_cost"]:
             reading.no_cost.append(setting.name)
-        elif field in OPPOSITE:
+        elif field in words["opposite"]:
             if setting.value is False:
-                yield Setting(OPPOSITE[field], "true", setting.place, setting.name)
+                yield Setting(words["opposite"][field], "true", setting.place, setting.name)
         elif setting.value is None or setting.value is False:
             continue
         else:
-            flag = RENAMED.get(field, f"--{field.replace('_', '-')}")
+            flag = words["renamed"].get(field, f"--{field.replace('_', '-')}")
             name = flag if flag in known else setting.name
             yield Setting(name, _text(setting), setting.place, setting.name)
     yield from _implied(names, settings, reading)
@@ -128,9 +72,10 @@ def _implied(names: set[str], settings: list[Setting], reading: Reading) -> Iter
 
 
 def _mixed(setting: Setting, reading: Reading) -> Iterator[Setting]:
-    known = MIXED.get(str(setting.value))
+    mixed = words_of(KEYS)["mixed_precision"]
+    known = mixed.get(str(setting.value))
     if known is None:
-        reading.fault(setting, str(setting.value), f"isn't known; {', '.join(MIXED)} are")
+        reading.fault(setting, str(setting.value), f"isn't known; {', '.join(mixed)} are")
         return
     low = any("fp8-recipe" in one for one in known)
     extra = (*("--bf16",) * ("--fp16" not in known), *("--fp8-format hybrid",) * low)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import isnan, nan
 
-from sweeps.launch.arguments import Settings, keys_of
+from sweeps.launch.arguments import Settings, keys_of, words_of
 from sweeps.launch.setting import Setting
 
 FORMAT = "DeepSpeed JSON"
@@ -31,13 +31,9 @@ def read_config(settings: Settings, *, beside: bool = False) -> None:
     reading.version = reading.version or VERSION
     for setting in list(settings.by_name.values()):
         if setting.value == AUTO:
-            if not beside and setting.name.rpartition(".")[2] not in FREE:
-                reading.fault(
-                    setting,
-                    AUTO,
-                    "comes from Hugging Face's arguments, which stand "
-                    "beside no file here; give a value",
-                )
+            if not beside and setting.name.rpartition(".")[2] not in words_of(KEYS)["auto_free"]:
+                wrong = "comes from Hugging Face's arguments, which stand beside no file here"
+                reading.fault(setting, AUTO, f"{wrong}; give a value")
             del settings.by_name[setting.name]
     degrees = _degrees(settings)
     world = settings.overruled("world_size", None) or reading.given.get("world_size", nan)
@@ -50,42 +46,17 @@ def read_config(settings: Settings, *, beside: bool = False) -> None:
     overlap = settings.find("zero_optimization.overlap_comm")
     on = stage == 3.0 if overlap is None else bool(overlap.value)
     if not on:
-        settings.take(
-            "dp_overlap",
-            0.0,
-            "zero_optimization.overlap_comm",
-            why=f"no overlap_comm at stage {stage:g}",
-        )
+        why = f"no overlap_comm at stage {stage:g}"
+        settings.take("dp_overlap", 0.0, "zero_optimization.overlap_comm", why=why)
     settings.take("framework", "deepspeed")
     settings.classify(keys_of(KEYS))
-    for name in [name for name in reading.not_modelled if name.startswith("activation_check")]:
-        reading.not_modelled.remove(name)
+    again = [name for name in reading.not_modelled if name.startswith("activation_check")]
+    if again:
+        reading.not_modelled = [name for name in reading.not_modelled if name not in again]
         reading.notes.append(
-            f"{name} doesn't switch recomputation on: the model's code does; "
+            f"{again[0]} doesn't switch recomputation on: the model's code does; "
             "give --recompute full where it does"
         )
-        break
-    reading.not_modelled = [n for n in reading.not_modelled if not n.startswith("activation_check")]
-
-
-# What ``auto`` leaves open without that any cost depends on it.
-FREE = frozenset(
-    (
-        "lr",
-        "betas",
-        "eps",
-        "weight_decay",
-        "warmup_min_lr",
-        "warmup_max_lr",
-        "warmup_num_steps",
-        "total_num_steps",
-        "gradient_clipping",
-        "type",
-        "reduce_bucket_size",
-        "stage3_prefetch_bucket_size",
-        "stage3_param_persistence_threshold",
-    )
-)
 
 
 def _degrees(settings: Settings) -> dict[str, float]:
@@ -119,13 +90,9 @@ def _batch(settings: Settings, dp: float) -> None:
     if isnan(whole):
         whole = product
     elif not isnan(product) and whole != product and not ruled:
-        setting = settings.by_name["train_batch_size"]
-        settings.reading.fault(
-            setting,
-            f"{whole:g}",
-            f"isn't {micro:g} * {steps:g} * {dp:g} = "
-            f"{product:g} (micro-batch, accumulation, data-parallel ranks)",
-        )
+        wrong = f"isn't {micro:g} * {steps:g} * {dp:g} = {product:g}"
+        wrong += " (micro-batch, accumulation, data-parallel ranks)"
+        settings.reading.fault(settings.by_name["train_batch_size"], f"{whole:g}", wrong)
         return
     if isnan(micro) and "micro_batch_size" not in settings.reading.given:
         settings.reading.asks.append("--micro-batch-size")
@@ -197,19 +164,11 @@ def _precision(settings: Settings, *, beside: bool) -> None:
         setting: Setting = settings.by_name["fp16.enabled"]
         reading.fault(setting, "", "stands beside bf16.enabled; one of both")
     if wide or half:
-        settings.take(
-            "precision",
-            "bf16" if wide else "fp16",
-            "bf16.enabled",
-            "bfloat16.enabled",
-            "fp16.enabled",
-        )
-        whole = "bf16.bf16_master_weights_and_grads" in settings
-        settings.take(
-            "recipe",
-            "bf16_adam" if whole and wide else "mixed_adam",
-            "bf16.bf16_master_weights_and_grads",
-        )
+        names = ("bf16.enabled", "bfloat16.enabled", "fp16.enabled")
+        settings.take("precision", "bf16" if wide else "fp16", *names)
+        masters = "bf16.bf16_master_weights_and_grads"
+        recipe = "bf16_adam" if masters in settings and wide else "mixed_adam"
+        settings.take("recipe", recipe, masters)
         settings.find("bf16.bf16_optimizer_states")
     elif not beside:
         settings.take("precision", "fp32", why="neither bf16 nor fp16: single precision")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isnan, nan
 from pathlib import Path
 
-from sweeps.launch.arguments import FALSE, Settings, keys_of
+from sweeps.launch.arguments import FALSE, Settings, arguments, keys_of, words_of
 from sweeps.launch.setting import Place, Setting
 from sweeps.launch.shell import Word
 
@@ -27,33 +27,6 @@ LENGTHS = (
     "block_size",
     "model_max_length",
 )
-KERNELS = {
-    "flash_attention_2": "flash_2",
-    "flash_attention_3": "flash_3",
-    "sdpa": "flash_2",
-    "eager": "unfused",
-    "fa2": "flash_2",
-    "disabled": "unfused",
-}
-RECIPES = {
-    "adamw_8bit": "adam_8bit",
-    "adamw_bnb_8bit": "adam_8bit",
-    "paged_adamw_8bit": "adam_8bit",
-    "sgd": "sgd_momentum",
-}
-STRATEGIES = {
-    "FULL_SHARD": 3.0,
-    "SHARD_GRAD_OP": 2.0,
-    "NO_SHARD": 0.0,
-    "HYBRID_SHARD": 3.0,
-    "HYBRID_SHARD_ZERO2": 2.0,
-    "_HYBRID_SHARD_ZERO2": 2.0,
-    "1": 3.0,
-    "2": 2.0,
-    "3": 0.0,
-    "4": 3.0,
-    "5": 2.0,
-}
 # Accelerate's keys of a DeepSpeed configuration by DeepSpeed's.
 ZERO = {
     "zero_stage": "zero_optimization.stage",
@@ -63,23 +36,13 @@ ZERO = {
 }
 # Kinds of distribution, beside FSDP and DeepSpeed, that are plain data parallelism.
 PLAIN = ("", "NO", "MULTI_GPU")
-HYBRID = ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "_HYBRID_SHARD_ZERO2", "4", "5")
 
 
 def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
     """Yield a command line's arguments, without hyphens."""
-    name, values, line = "", list[str](), 0
-    for word in (*words, None):
-        if word is not None and not (word.text.startswith("--") and len(word.text) > 2):
-            if not (values and word.is_hole):  # what may be further arguments
-                values.append(word.text)
-            continue
-        if name:
-            yield Setting(name, " ".join(values) or "true", Place(file, line))
-        if word is not None:
-            text, equals, value = word.text[2:].partition("=")
-            name = text.replace("-", "_")
-            values, line = [value] if equals else [], word.line
+    for flag, values, line in arguments(words):
+        name = flag[2:].replace("-", "_")
+        yield Setting(name, " ".join(values) or "true", Place(file, line))
 
 
 def read_training(settings: Settings, *, zero: bool) -> None:
@@ -87,10 +50,9 @@ def read_training(settings: Settings, *, zero: bool) -> None:
     reading = settings.reading
     reading.version = reading.version or VERSION
     _model(settings)
-    length = settings.number(*LENGTHS, quantity="sequence_length")
+    length = settings.take_number("sequence_length", *LENGTHS)
     if isnan(length) and "sequence_length" not in reading.given:
         reading.asks.append("--seq-length")
-    settings.take("sequence_length", length, *LENGTHS)
     _batch(settings, zero=zero)
     _precision(settings, zero=zero)
     names = (
@@ -105,7 +67,7 @@ def read_training(settings: Settings, *, zero: bool) -> None:
         kernel = "flash_attention_2"
     settings.take(
         "attention_kernel",
-        KERNELS.get(kernel, "flash_2"),
+        words_of(KEYS)["attn_implementation"].get(kernel, "flash_2"),
         "attn_implementation",
         "flash_attn",
         "use_flash_attention_2",
@@ -152,10 +114,8 @@ def _batch(settings: Settings, *, zero: bool) -> None:
     known = "micro_batch_size" in given
     if zero and known and "per_device_train_batch_size" not in settings.by_name:
         return
-    micro = settings.number("per_device_train_batch_size", quantity="micro_batch_size", default=8.0)
-    settings.take(
-        "micro_batch_size", micro, "per_device_train_batch_size", why="micro-batches of 8"
-    )
+    name, why = "per_device_train_batch_size", "micro-batches of 8"
+    micro = settings.take_number("micro_batch_size", name, usual=8.0, why=why)
     steps = settings.number("gradient_accumulation_steps", default=1.0)
     others = given.get("tp", 1.0) * given.get("cp", 1.0) * given.get("pp", 1.0)
     batch = micro * steps * world / others
@@ -194,8 +154,8 @@ def _precision(settings: Settings, *, zero: bool) -> None:
     if "recipe" in settings.reading.given:
         settings.find("optim")
         return
-    if optimizer in RECIPES:
-        settings.take("recipe", RECIPES[optimizer], "optim")
+    if recipe := words_of(KEYS)["optim"].get(optimizer):
+        settings.take("recipe", recipe, "optim")
     elif held == "bfloat16":
         settings.take(
             "recipe",
@@ -247,7 +207,7 @@ def _sharding(settings: Settings) -> None:
     strategy = settings.text(f"{table}fsdp_sharding_strategy", default="FULL_SHARD").upper()
     version = settings.text(f"{table}fsdp_version", default="1")
     if kind == "FSDP" or words or f"{table}fsdp_version" in settings.by_name:
-        stage = STRATEGIES.get(strategy, 3.0)
+        stage = words_of(KEYS)["fsdp_sharding_strategy"].get(strategy, 3.0)
         if "shard_grad_op" in words:
             stage = 2.0
         if version == "2":
@@ -262,17 +222,17 @@ def _sharding(settings: Settings) -> None:
             "fsdp",
         )
         node = settings.reading.given.get("gpus_per_node", nan)
-        if (strategy in HYBRID or "hybrid_shard" in words) and version == "1":
+        if (
+            strategy in words_of(KEYS)["fsdp_hybrid"] or "hybrid_shard" in words
+        ) and version == "1":
             settings.take("hsdp_shard_size", node, f"{table}fsdp_sharding_strategy")
         ahead = settings.text(f"{table}fsdp_backward_prefetch", default="NO_PREFETCH").upper()
         settings.take(
             "backward_prefetch", float(ahead != "NO_PREFETCH"), f"{table}fsdp_backward_prefetch"
         )
-        forward = f"{table}fsdp_forward_prefetch" in settings
-        settings.take("forward_prefetch", float(forward), f"{table}fsdp_forward_prefetch")
-        if f"{table}fsdp_offload_params" in settings:
-            settings.take("optimizer_offload", 1.0, f"{table}fsdp_offload_params")
-            settings.take("parameter_offload", 1.0, f"{table}fsdp_offload_params")
+        settings.take_flag("forward_prefetch", f"{table}fsdp_forward_prefetch")
+        for name in ("optimizer_offload", "parameter_offload"):
+            settings.take_switch(name, f"{table}fsdp_offload_params")
         for name in settings.by_name:
             if name.startswith(table):
                 settings.used.add(name)
@@ -288,13 +248,10 @@ def _sharding(settings: Settings) -> None:
 
 def read_accelerate(settings: Settings) -> None:
     """Take the GPUs and their nodes from Accelerate's configuration."""
-    for name, key in (("tp", "tp"), ("cp", "cp")):
-        full = f"parallelism_config.parallelism_config_{key}_size"
-        size = settings.number(full, quantity=name)
-        settings.take(name, size, full)
-    count = settings.number("num_processes", quantity="world_size")
+    for name in ("tp", "cp"):
+        settings.take_number(name, f"parallelism_config.parallelism_config_{name}_size")
+    count = settings.take_number("world_size", "num_processes")
     machines = settings.number("num_machines", default=1.0)
-    settings.take("world_size", count, "num_processes")
     if not isnan(count) and count % machines == 0.0:
         settings.take("gpus_per_node", count / machines, "num_machines")
 

@@ -8,85 +8,11 @@ from __future__ import annotations
 import re
 from math import isnan, nan, prod
 
-from sweeps.launch.arguments import FALSE, Settings, keys_of
+from sweeps.launch.arguments import FALSE, Settings, keys_of, words_of
 
 FORMAT = "MaxText YAML"
 VERSION = "MaxText @e591f30cb"
 KEYS = "maxtext"
-# Its names of models by the catalogue's.
-MODELS = {
-    "llama2-7b": "llama2-7b",
-    "llama2-13b": "llama2-13b",
-    "llama2-70b": "llama2-70b",
-    "llama3-8b": "llama3-8b",
-    "llama3-70b": "llama3-70b",
-    "llama3-405b": "llama3-405b",
-    "llama3.1-8b": "llama3-8b",
-    "llama3.1-70b": "llama3-70b",
-    "llama3.1-405b": "llama3-405b",
-    "llama3.3-70b": "llama3-70b",
-    "llama4-17b-16e": "llama4-scout",
-    "llama4-17b-128e": "llama4-maverick",
-    "mistral-7b": "mistral-7b",
-    "mixtral-8x7b": "mixtral-8x7b",
-    "mixtral-8x22b": "mixtral-8x22b",
-    "deepseek2-16b": "deepseek-v2-lite",
-    "deepseek2-236b": "deepseek-v2",
-    "deepseek3-671b": "deepseek-v3",
-    "kimi-k2-1t": "kimi-k2",
-    "gemma-7b": "gemma-7b",
-    "qwen3-0.6b": "qwen3-0.6b",
-    "qwen3-4b": "qwen3-4b",
-    "qwen3-8b": "qwen3-8b",
-    "qwen3-14b": "qwen3-14b",
-    "qwen3-32b": "qwen3-32b",
-    "qwen3-30b-a3b": "qwen3-30b-a3b",
-    "qwen3-235b-a22b": "qwen3-235b-a22b",
-    "qwen3-480b-a35b": "qwen3-coder-480b-a35b",
-    "gpt-oss-20b": "gpt-oss-20b",
-    "gpt-oss-120b": "gpt-oss-120b",
-}
-# By its prefix of a topology: the machine, and how many of what it counts are one chip.
-CHIPS = {
-    "v4": ("tpu-v4", 2),
-    "v5p": ("tpu-v5p", 2),
-    "v5e": ("tpu-v5e", 1),
-    "v6e": ("tpu-v6e", 1),
-    "v5litepod": ("tpu-v5e", 1),
-}
-SHAPES = (
-    ("hidden_size", "base_emb_dim", 2048.0),
-    ("heads", "base_num_query_heads", 16.0),
-    ("kv_heads", "base_num_kv_heads", 16.0),
-    ("ffn_size", "base_mlp_dim", 7168.0),
-    ("layers", "base_num_decoder_layers", 16.0),
-    ("head_size", "head_dim", 128.0),
-    ("vocabulary_size", "vocab_size", 32000.0),
-)
-PRECISIONS = {
-    "": "bf16",
-    "fp8": "fp8_current",
-    "fp8_full": "fp8_current",
-    "fp8_gpu": "fp8_current",
-    "nanoo_fp8": "fp8_current",
-    "te_fp8_delayedscaling": "fp8_delayed",
-    "te_fp8_currentscaling": "fp8_current",
-    "te_mxfp8": "mxfp8",
-}
-# How much is computed again: nearest kinds of ours.
-POLICIES = {
-    "full": "full",
-    "minimal": "none",
-    "minimal_with_context": "none",
-    "save_dot_except_mlp": "none",
-    "save_dot_with_context_except_mlp": "none",
-    "save_dot_except_mlpwi": "none",
-    "save_qkv_proj": "full",
-    "save_out_proj": "full",
-    "qkv_proj_offloaded": "full",
-    "minimal_offloaded": "none",
-    "custom": "full",
-}
 
 
 def read_config(settings: Settings) -> None:
@@ -105,20 +31,22 @@ def _model(settings: Settings) -> None:
     name = settings.text("model_name", default="default")
     if "model" in settings.overrides:
         return
-    if name in MODELS:
-        settings.take("model", MODELS[name], "model_name")
+    models = words_of(KEYS)["models"]
+    if name in models:
+        settings.take("model", models[name], "model_name")
         return
     if name != "default":
         setting = settings.by_name["model_name"]
         settings.reading.fault(setting, name, "is no model of the catalogue; give --model")
         return
-    for quantity, key, usual in SHAPES:
-        settings.take(quantity, settings.number(key, default=usual), key, why=f"{key} {usual:g}")
+    for name, key in keys_of(KEYS).items():
+        if key.quantity:
+            value = settings.number(name, default=key.usual)
+            settings.take(key.quantity, value, name, why=f"{name} {key.usual:g}")
     activations = settings.find("mlp_activations")
     gated = activations is None or len(activations.value) > 1
     settings.take("gated_mlp", float(gated), "mlp_activations")
-    tied = "logits_via_embedding" in settings
-    settings.take("tied_embeddings", float(tied), "logits_via_embedding")
+    settings.take_flag("tied_embeddings", "logits_via_embedding")
     experts = settings.number("num_experts", default=1.0)
     if experts > 1.0:
         wide = settings.number("base_moe_mlp_dim", default=settings.reading.given["ffn_size"])
@@ -147,15 +75,16 @@ def _machine(settings: Settings) -> float:
     text = settings.text("compile_topology")
     slices = settings.number("compile_topology_num_slices", "num_slices", default=1.0)
     found = re.fullmatch(r"([a-z0-9]+)-(\d+)", text)
-    if found is None or found[1] not in CHIPS:
+    chips = words_of(KEYS)["chips"]
+    if found is None or found[1] not in chips:
         if ruled is None:
             settings.reading.asks.append("--gpus")
         return nan if ruled is None else ruled
-    machine, cores = CHIPS[found[1]]
+    machine, cores = chips[found[1]]
     settings.take("hardware", machine, "compile_topology")
-    chips = int(found[2]) // cores * max(slices, 1.0)
-    settings.take("world_size", chips, "compile_topology")
-    return chips if ruled is None else ruled
+    count = int(found[2]) // cores * max(slices, 1.0)
+    settings.take("world_size", count, "compile_topology")
+    return count if ruled is None else ruled
 
 
 def _degrees(settings: Settings, chips: float) -> dict[str, float]:
@@ -192,9 +121,9 @@ def _degrees(settings: Settings, chips: float) -> dict[str, float]:
     if degrees["fsdp"] > 1.0 and degrees["data"] > 1.0:
         settings.take("hsdp_shard_size", shards, *keys["fsdp"])
     if degrees["cp"] > 1.0:
-        ways = {"all_gather": "all_gather", "ring": "ring", "ulysses": "all_to_all", "usp": "mixed"}
         text = settings.text("context_parallel_strategy", default="all_gather")
-        settings.take("context_parallel", ways.get(text, "all_gather"), "context_parallel_strategy")
+        way = words_of(KEYS)["context_parallel_strategy"].get(text, "all_gather")
+        settings.take("context_parallel", way, "context_parallel_strategy")
     if degrees["tp"] > 1.0:
         together = settings.number("ici_tensor_sequence_parallelism", default=1.0) > 1.0
         settings.take("sequence_parallel", float(together), "ici_tensor_sequence_parallelism")
@@ -202,8 +131,8 @@ def _degrees(settings: Settings, chips: float) -> dict[str, float]:
 
 
 def _batch(settings: Settings, degrees: dict[str, float]) -> None:
-    length = settings.number("max_target_length", quantity="sequence_length", default=2048.0)
-    settings.take("sequence_length", length, "max_target_length", why="sequences of 2,048 tokens")
+    why = "sequences of 2,048 tokens"
+    length = settings.take_number("sequence_length", "max_target_length", usual=2048.0, why=why)
     each = settings.number("per_device_batch_size", default=12.0, whole=False)
     micro = each * degrees["tp"] * degrees["cp"] * degrees["pp"]
     steps = settings.number("gradient_accumulation_steps", default=1.0)
@@ -228,39 +157,27 @@ def _batch(settings: Settings, degrees: dict[str, float]) -> None:
 def _software(settings: Settings) -> None:
     gpu = settings.text("hardware", default="tpu") in ("gpu", "gpu_multiprocess")
     settings.take("framework", "maxtext+gpu" if gpu else "maxtext", "hardware")
-    kind = settings.text("quantization")
-    if kind in PRECISIONS:
-        settings.take("precision", PRECISIONS[kind], "quantization", why="no quantization: bf16")
-    else:
-        settings.reading.fault(
-            settings.by_name["quantization"],
-            kind,
-            f"isn't modelled; {', '.join(precision for precision in PRECISIONS if precision)} are",
+    words = words_of(KEYS)
+    settings.take_word(
+        "precision", "quantization", words["quantization"], "", "no quantization: bf16"
+    )
+    policies = words["remat_policy"]
+    policy = settings.take_word("recompute", "remat_policy", policies, "full", "remat_policy full")
+    if policy in policies and policy != "full":
+        settings.reading.notes.append(
+            f"remat_policy {policy} keeps, makes again or offloads some tensors: "
+            f"recompute {policies[policy]} is nearest"
         )
-    policy = settings.text("remat_policy", default="full")
-    if policy not in POLICIES:
-        settings.reading.fault(
-            settings.by_name["remat_policy"], policy, f"isn't modelled; {', '.join(POLICIES)} are"
-        )
-    else:
-        settings.take("recompute", POLICIES[policy], "remat_policy", why="remat_policy full")
-        if policy != "full":
-            settings.reading.notes.append(
-                f"remat_policy {policy} keeps, makes again or offloads some tensors: "
-                f"recompute {POLICIES[policy]} is nearest"
-            )
     settings.find("decoder_layer_input")
     tiles = settings.number("num_vocab_tiling", default=1.0)
     if tiles > 1.0:
         settings.take("loss", "vocab_tiling", "num_vocab_tiling")
         settings.take("loss_chunks", tiles, "num_vocab_tiling")
-    if "optimizer_memory_host_offload" in settings:
-        settings.take("optimizer_offload", 1.0, "optimizer_memory_host_offload")
+    settings.take_switch("optimizer_offload", "optimizer_memory_host_offload")
     if settings.text("weight_dtype", default="float32") == "bfloat16":
         settings.take("recipe", "bf16_adam", "weight_dtype")
-    kernels = {"dot_product": "unfused", "cudnn_flash_te": "cudnn"}
-    name = settings.text("attention", default="autoselected")
-    settings.take("attention_kernel", kernels.get(name, "flash_2"), "attention")
+    kernel = words["attention"].get(settings.text("attention"), "flash_2")
+    settings.take("attention_kernel", kernel, "attention")
     rate = settings.number("dropout_rate", default=0.0, whole=False)
     on = settings.text("enable_dropout", default="true").lower() not in FALSE
     settings.take("dropout", float(on and rate > 0.0), "dropout_rate")

@@ -12,77 +12,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan
 
 from overhead.memory.quantities import MODULES
-from sweeps.launch.arguments import Key, Settings, keys_of
-from sweeps.launch.read_megatron_model import read_model
+from sweeps.launch.arguments import Settings, arguments, keys_of, words_of
+from sweeps.launch.read_megatron_model import KEYS, read_model
 from sweeps.launch.setting import Place, Setting
 from sweeps.launch.shell import Word
 from sweeps.spec.catalog import load_framework
 
 FORMAT = "Megatron-LM arguments"
 VERSION = "Megatron-LM @d98e8a64dd"
-KEYS = "megatron"
-# What is no argument any more, by what is in its place.
-RENAMED = {
-    "--batch-size": "--micro-batch-size",
-    "--checkpoint-activations": "--recompute-granularity",
-    "--model-parallel-size": "--tensor-model-parallel-size",
-    "--warmup": "--lr-warmup-fraction",
-}
-COMMUNICATION = {
-    "p2p": "ring",
-    "a2a": "all_to_all",
-    "allgather": "all_gather",
-    "all_gather": "all_gather",
-    "a2a+p2p": "mixed",
-}
-SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-FP8 = {"delayed": "fp8_delayed", "tensorwise": "fp8_current", "mxfp8": "mxfp8", "blockwise": "fp8"}
-KERNELS = {"fused": "cudnn", "flash": "flash_2", "unfused": "unfused", "local": "unfused"}
-WIDTHS = {
-    "fp32": 4.0,
-    "bf16": 2.0,
-    "fp16": 2.0,
-    "fp8": 1.0,
-    "float32": 4.0,
-    "bfloat16": 2.0,
-    "float16": 2.0,
-    "torch.float32": 4.0,
-    "torch.bfloat16": 2.0,
-    "torch.float16": 2.0,
-}
-# Of graphs' modules the framework's option.
-GRAPHS = {"attn": "graphs_attention", "moe_router": "graphs_router", "mamba": "graphs_mixers"}
 
 
 def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
     """Yield a command line's arguments, with beginnings of names as argparse takes them."""
     known = keys_of(KEYS)
-    name, values, line = "", list[str](), 0
-    for word in (*words, None):
-        if word is not None and not (word.text.startswith("--") and len(word.text) > 2):
-            if not (values and word.is_hole):  # what may be further arguments
-                values.append(word.text)
-            continue
-        if name:
-            whole = _whole(name, known)
-            yield Setting(whole, _value(whole, values, known), Place(file, line))
-        if word is not None:
-            name, equals, value = word.text.partition("=")
-            values, line = [value] if equals else [], word.line
-
-
-def _whole(name: str, known: Mapping[str, Key]) -> str:
-    if name in known:
-        return name
-    starts = [one for one in known if one.startswith(name)]
-    return starts[0] if len(starts) == 1 else name
-
-
-def _value(name: str, values: Sequence[str], known: Mapping[str, Key]) -> str:
-    """Return what follows an argument: nothing after one that takes none."""
-    if name in known and not known[name].value:
-        return "true"
-    return " ".join(values)
+    for flag, values, line in arguments(words):
+        starts = [name for name in known if name.startswith(flag)]
+        name = starts[0] if flag not in known and len(starts) == 1 else flag
+        # Nothing follows an argument that takes no value.
+        value = "true" if name in known and not known[name].value else " ".join(values)
+        yield Setting(name, value, Place(file, line))
 
 
 def read_arguments(settings: Settings, world_size: float | None, *, padded: bool = True) -> None:
@@ -120,8 +68,9 @@ def read_arguments(settings: Settings, world_size: float | None, *, padded: bool
 
 
 def _refusal(setting: Setting) -> str:
-    if setting.name in RENAMED:
-        return f"no longer valid in Megatron-LM; {RENAMED[setting.name]}"
+    renamed = words_of(KEYS)["renamed"]
+    if setting.name in renamed:
+        return f"no longer valid in Megatron-LM; {renamed[setting.name]}"
     return "models with several towers or kinds of layers can't be read from arguments"
 
 
@@ -134,10 +83,8 @@ def _experts(settings: Settings, degrees: Mapping[str, float]) -> None:
     if not settings.reading.given.get("experts"):
         return
     settings.take("ep", degrees["ep"], "--expert-model-parallel-size")
-    etp = settings.number("--expert-tensor-parallel-size", quantity="etp", default=degrees["tp"])
-    settings.take(
-        "etp", etp, "--expert-tensor-parallel-size", why="experts as tensor-parallel as tp"
-    )
+    why = "experts as tensor-parallel as tp"
+    settings.take_number("etp", "--expert-tensor-parallel-size", usual=degrees["tp"], why=why)
     kind = settings.text("--moe-token-dispatcher-type", default="allgather")
     settings.find("--moe-flex-dispatcher-backend")
     if kind == "flex" or "--moe-enable-deepep" in settings:
@@ -153,22 +100,14 @@ def _experts(settings: Settings, degrees: Mapping[str, float]) -> None:
             f"{where}: --moe-token-dispatcher-type {kind}: isn't modelled (Megatron-LM's default "
             "where it isn't given); give --dispatcher all_to_all for what is nearest"
         )
-    sms = settings.number(
-        "--moe-deepep-num-sms",
-        "--moe-hybridep-num-sms",
-        "--moe-flex-dispatcher-num-sms",
-        quantity="ep_comm_sms",
-    )
-    settings.take(
+    settings.take_number(
         "ep_comm_sms",
-        sms,
         "--moe-deepep-num-sms",
         "--moe-hybridep-num-sms",
         "--moe-flex-dispatcher-num-sms",
     )
-    if "--moe-router-force-load-balancing" in settings:
-        settings.take("expert_load_imbalance", 1.0, "--moe-router-force-load-balancing")
-    elif "--moe-pad-expert-input-to-capacity" in settings:
+    balanced = settings.take_switch("expert_load_imbalance", "--moe-router-force-load-balancing")
+    if not balanced and "--moe-pad-expert-input-to-capacity" in settings:
         factor = settings.number("--moe-expert-capacity-factor", whole=False)
         settings.take("expert_load_imbalance", max(factor, 1.0), "--moe-expert-capacity-factor")
     settings.find("--moe-expert-capacity-factor")
@@ -176,10 +115,9 @@ def _experts(settings: Settings, degrees: Mapping[str, float]) -> None:
 
 def _batch(settings: Settings, dp: float) -> None:
     reading = settings.reading
-    micro = settings.number("--micro-batch-size", quantity="micro_batch_size")
+    micro = settings.take_number("micro_batch_size", "--micro-batch-size")
     if isnan(micro) and "--micro-batch-size" not in settings.by_name:
         reading.asks.append("--micro-batch-size")
-    settings.take("micro_batch_size", micro, "--micro-batch-size")
     whole = settings.number("--global-batch-size", quantity="global_batch_size")
     if isnan(whole) and "--global-batch-size" not in settings.by_name:
         whole = micro * dp
@@ -224,11 +162,8 @@ def _pipeline(settings: Settings, pp: float) -> None:
     if pp > 1.0:
         schedule = "interleaved" if chunks > 1.0 else "one_f_one_b"
         settings.take("schedule", schedule, *names)
-    ends = ("embedding", "embedding_layer_weight"), ("loss", "head_layer_weight")
-    for end, weight in ends:
-        flag = f"--account-for-{end}-in-pipeline-split"
-        if flag in settings:
-            settings.take(weight, 1.0, flag)
+    settings.take_switch("embedding_layer_weight", "--account-for-embedding-in-pipeline-split")
+    settings.take_switch("head_layer_weight", "--account-for-loss-in-pipeline-split")
     _end_stages(settings, layers, pp)
 
 
@@ -267,27 +202,20 @@ def laid_out(text: str) -> str:
 
 def _sharding(settings: Settings, degrees: Mapping[str, float], dp: float) -> Iterator[str]:
     """Take how states are sharded, and yield options of the framework."""
-    if "--use-torch-fsdp2" in settings:
-        settings.take("zero_stage", 3.0, "--use-torch-fsdp2")
-        if "--torch-fsdp2-no-reshard-after-forward" in settings:
-            settings.take("keep_gathered", 1.0, "--torch-fsdp2-no-reshard-after-forward")
+    if settings.take_switch("zero_stage", "--use-torch-fsdp2", 3.0):
+        settings.take_switch("keep_gathered", "--torch-fsdp2-no-reshard-after-forward")
     elif "--use-megatron-fsdp" in settings:
         strategy = settings.text("--data-parallel-sharding-strategy", default="optim_grads_params")
         settings.take(
             "zero_stage",
-            float(SHARDING.get(strategy, 3)),
+            words_of(KEYS)["sharding"].get(strategy, 3.0),
             "--data-parallel-sharding-strategy",
             "--use-megatron-fsdp",
         )
         yield "fsdp"
     else:
-        stage = float("--use-distributed-optimizer" in settings)
-        settings.take(
-            "zero_stage",
-            stage,
-            "--use-distributed-optimizer",
-            why="no --use-distributed-optimizer: ZeRO 0",
-        )
+        why = "no --use-distributed-optimizer: ZeRO 0"
+        settings.take_flag("zero_stage", "--use-distributed-optimizer", why)
         settings.find("--data-parallel-sharding-strategy")
     instances = settings.number("--num-distributed-optimizer-instances", default=1.0)
     if instances > 1.0 and isfinite(dp):
@@ -295,7 +223,7 @@ def _sharding(settings: Settings, degrees: Mapping[str, float], dp: float) -> It
         settings.take("hsdp_shard_size", size, "--num-distributed-optimizer-instances")
     if degrees["cp"] > 1.0:
         kind = settings.text("--cp-comm-type", default="p2p").split()[0]
-        way = COMMUNICATION.get(kind, "ring")
+        way = words_of(KEYS)["cp_comm_type"].get(kind, "ring")
         settings.take("context_parallel", way, "--cp-comm-type", why="context by p2p")
         if way == "mixed":
             sizes = settings.text("--hierarchical-context-parallel-sizes").split()
@@ -326,8 +254,8 @@ def _overlap(settings: Settings, degrees: Mapping[str, float]) -> Iterator[str]:
     if "--overlap-moe-expert-parallel-comm" in settings:
         yield "ep_overlap"
     settings.find("--delay-wgrad-compute")
-    if "--no-gradient-accumulation-fusion" in settings:
-        settings.take("gradient_accumulation_fusion", 0.0, "--no-gradient-accumulation-fusion")
+    unfused = "--no-gradient-accumulation-fusion"
+    settings.take_switch("gradient_accumulation_fusion", unfused, 0.0)
 
 
 def _precision(settings: Settings) -> Iterator[str]:
@@ -343,7 +271,8 @@ def _precision(settings: Settings) -> Iterator[str]:
         settings.find("--fp4-recipe")
     elif settings.text("--fp8-format"):
         recipe = settings.text("--fp8-recipe", default="delayed")
-        settings.take("precision", FP8.get(recipe, "fp8"), "--fp8-recipe", "--fp8-format")
+        precision = words_of(KEYS)["fp8_recipe"].get(recipe, "fp8")
+        settings.take("precision", precision, "--fp8-recipe", "--fp8-format")
         if recipe == "blockwise":
             settings.take("fp8_scaling", "block", "--fp8-recipe")
     else:
@@ -371,19 +300,16 @@ def _states(settings: Settings, width: str) -> Iterator[str]:
         name: settings.text(name, default="fp32")
         for name in ("--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype")
     }
-    states = sum(WIDTHS.get(text, 4.0) if aware else 4.0 for text in parts.values())
+    states = sum(_bytes(text) if aware else 4.0 for text in parts.values())
     optimizer = settings.text("--optimizer", default="adam")
     if optimizer in ("sgd", "lion"):
         states -= 4.0
     if width == "fp16":
-        single = "--accumulate-allreduce-grads-in-fp32" in settings
         settings.take("recipe", "megatron_fp16", "--fp16")
-        if single:
-            settings.take("gradient_bytes", 4.0, "--accumulate-allreduce-grads-in-fp32")
+        settings.take_switch("gradient_bytes", "--accumulate-allreduce-grads-in-fp32", 4.0)
         return
     halved = (
-        "--grad-reduce-in-bf16" in settings
-        or WIDTHS.get(settings.text("--main-grads-dtype"), 4.0) < 4.0
+        "--grad-reduce-in-bf16" in settings or _bytes(settings.text("--main-grads-dtype")) < 4.0
     )
     settings.find("--accumulate-allreduce-grads-in-fp32")
     if "muon" in optimizer:
@@ -403,17 +329,21 @@ def _states(settings: Settings, width: str) -> Iterator[str]:
         settings.take("optimizer_bytes", states, "--exp-avg-dtype", "--optimizer")
 
 
+def _bytes(dtype: str) -> float:
+    """Return the bytes of a number of a type, such as ``bf16``."""
+    return float(words_of(KEYS)["bytes"].get(dtype, 4.0))
+
+
 def _software(settings: Settings) -> Iterator[str]:
     """Take kernels and graphs, and yield options of the framework."""
     backend = settings.text("--attention-backend", default="auto").rpartition(".")[2]
-    if backend in KERNELS:
+    if kernel := words_of(KEYS)["attention_backend"].get(backend):
         version = settings.text("--flash-attention-version")
-        kernel = KERNELS[backend]
         if backend == "flash" and version in ("2", "3"):
             kernel = f"flash_{version}"
         settings.take("attention_kernel", kernel, "--attention-backend")
-    elif "--use-flash-attn" in settings:
-        settings.take("attention_kernel", "flash_2", "--use-flash-attn")
+    else:
+        settings.take_switch("attention_kernel", "--use-flash-attn", "flash_2")
     yield from _loss(settings)
     if "--deterministic-mode" in settings:
         yield "deterministic"
@@ -421,8 +351,8 @@ def _software(settings: Settings) -> Iterator[str]:
     modules = settings.text("--cuda-graph-modules", "--cuda-graph-scope")
     words = re.findall(r"\w+", modules)
     if graphs != "none" or "--enable-cuda-graph" in settings:
-        named = [GRAPHS[word] for word in words if word in GRAPHS]
-        yield from named or ["cuda_graphs"]
+        options = words_of(KEYS)["cuda_graph_modules"]
+        yield from [options[word] for word in words if word in options] or ["cuda_graphs"]
     settings.find("--transformer-impl")
 
 
@@ -478,8 +408,7 @@ def _offload(settings: Settings, pp: float) -> None:
         settings.take(
             "optimizer_offload", share, "--optimizer-offload-fraction", "--optimizer-cpu-offload"
         )
-        if "--overlap-cpu-optimizer-d2h-h2d" in settings:
-            settings.take("host_update_overlap", 1.0, "--overlap-cpu-optimizer-d2h-h2d")
+        settings.take_switch("host_update_overlap", "--overlap-cpu-optimizer-d2h-h2d")
     if "--cpu-offloading" in settings:
         layers = settings.reading.given.get("layers", 0.0)
         count = settings.number("--cpu-offloading-num-layers", default=0.0)

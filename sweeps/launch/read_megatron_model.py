@@ -12,10 +12,21 @@ from math import isnan
 
 from overhead.model.order import numbers_of
 from sweeps.errors import InputError
-from sweeps.launch.arguments import Settings, listed
+from sweeps.launch.arguments import Settings, keys_of, listed
 from sweeps.launch.setting import Setting
 from sweeps.spec.catalog import load_model
 
+KEYS = "megatron"
+# Flags that are numbers of one kind of layer.
+STATE_SPACE = ("--mamba-num-heads", "--mamba-head-dim", "--mamba-num-groups", "--mamba-state-dim")
+LINEAR_ATTENTION = (
+    "--linear-num-key-heads",
+    "--linear-num-value-heads",
+    "--linear-key-head-dim",
+    "--linear-value-head-dim",
+    "--linear-conv-kernel-dim",
+)
+LATENT_HEADS = ("--qk-head-dim", "--qk-pos-emb-head-dim", "--v-head-dim")
 # Tokenizers that add a token for the end to the size that is given.
 ADDS_END = frozenset(("NullTokenizer", "NullMultimodalTokenizer"))
 # Tokenizers that are one vocabulary's.
@@ -27,9 +38,9 @@ LETTERS = {"M": "M", "*": "*", "E": "E", "G": "L"}
 def read_model(settings: Settings, tp: float, *, padded: bool) -> None:
     """Take a model's shapes."""
     layers = _layers(settings)
-    hidden = _needed(settings, "--hidden-size", "hidden_size")
-    heads = _needed(settings, "--num-attention-heads", "heads")
-    _needed(settings, "--seq-length", "sequence_length")
+    hidden = _needed(settings, "--hidden-size")
+    heads = _needed(settings, "--num-attention-heads")
+    _needed(settings, "--seq-length")
     _feed_forward(settings, hidden)
     _attention(settings, hidden, heads)
     _window(settings, layers)
@@ -47,11 +58,11 @@ def read_model(settings: Settings, tp: float, *, padded: bool) -> None:
         settings.take("mtp_layers", further, "--mtp-num-layers")
 
 
-def _needed(settings: Settings, flag: str, quantity: str) -> float:
-    value = settings.number(flag, quantity=quantity)
+def _needed(settings: Settings, flag: str) -> float:
+    """Take a number that has no usual one: who asks gives it where the file doesn't."""
+    value = settings.take_number(keys_of(KEYS)[flag].quantity, flag)
     if isnan(value) and flag not in settings.by_name:
         settings.reading.asks.append(flag)
-    settings.take(quantity, value, flag)
     return value
 
 
@@ -60,7 +71,7 @@ def _layers(settings: Settings) -> float:
     flags = ("--hybrid-layer-pattern", "--hybrid-override-pattern")
     pattern = settings.text(*flags)
     if not pattern:
-        layers = _needed(settings, "--num-layers", "layers")
+        layers = _needed(settings, "--num-layers")
         _linear(settings, layers)
         return layers
     settings.find("--num-layers")
@@ -92,14 +103,7 @@ def _layers(settings: Settings) -> float:
         settings.take("ffn_size", 0.0, *flags)
     settings.take("mamba", float("M" in order), *flags)
     if "M" in order:
-        for quantity, flag, usual in (
-            ("linear_value_heads", "--mamba-num-heads", math.nan),
-            ("linear_value_size", "--mamba-head-dim", 64.0),
-            ("linear_key_heads", "--mamba-num-groups", 8.0),
-            ("linear_key_size", "--mamba-state-dim", 128.0),
-        ):
-            value = settings.number(flag, quantity=quantity, default=usual)
-            settings.take(quantity, value, flag, why=f"{flag} {usual:g}")
+        settings.take_declared(KEYS, *STATE_SPACE)
         settings.take("linear_kernel", 4.0, why="a convolution of 4 tokens")
     settings.take("dense_layers", 0.0)
     return mixers
@@ -109,12 +113,8 @@ def _linear(settings: Settings, layers: float) -> None:
     """Take layers of linear attention, or of attention that selects tokens."""
     variant = settings.text("--experimental-attention-variant")
     if variant == "dsa":
-        for quantity, flag in (
-            ("index_heads", "--dsa-indexer-n-heads"),
-            ("index_head_size", "--dsa-indexer-head-dim"),
-            ("index_top_k", "--dsa-indexer-topk"),
-        ):
-            settings.take(quantity, _needed(settings, flag, quantity), flag)
+        for flag in ("--dsa-indexer-n-heads", "--dsa-indexer-head-dim", "--dsa-indexer-topk"):
+            _needed(settings, flag)
         every = settings.number("--dsa-indexer-topk-freq", default=1.0)
         if every > 1.0:
             settings.take("index_layers", layers / every, "--dsa-indexer-topk-freq")
@@ -133,15 +133,7 @@ def _linear(settings: Settings, layers: float) -> None:
     settings.take("mamba", 0.0, "--linear-attention-freq")
     for name, value in numbers_of(order).items():
         settings.take(name, value, "--linear-attention-freq")
-    for quantity, flag, usual in (
-        ("linear_key_heads", "--linear-num-key-heads", 16.0),
-        ("linear_value_heads", "--linear-num-value-heads", 32.0),
-        ("linear_key_size", "--linear-key-head-dim", 128.0),
-        ("linear_value_size", "--linear-value-head-dim", 128.0),
-        ("linear_kernel", "--linear-conv-kernel-dim", 4.0),
-    ):
-        value = settings.number(flag, quantity=quantity, default=usual)
-        settings.take(quantity, value, flag, why=f"{flag} {usual:g}")
+    settings.take_declared(KEYS, *LINEAR_ATTENTION)
 
 
 def _kinds(text: str, layers: float, first: int) -> list[int] | None:
@@ -172,22 +164,13 @@ def _feed_forward(settings: Settings, hidden: float) -> None:
 
 def _attention(settings: Settings, hidden: float, heads: float) -> None:
     if "--multi-latent-attention" in settings:
-        for quantity, flag, usual in (
-            ("kv_lora_rank", "--kv-lora-rank", 32.0),
-            ("q_lora_rank", "--q-lora-rank", 0.0),
-            ("qk_nope_head_size", "--qk-head-dim", 128.0),
-            ("qk_rope_head_size", "--qk-pos-emb-head-dim", 64.0),
-            ("v_head_size", "--v-head-dim", 128.0),
-        ):
-            value = settings.number(flag, quantity=quantity, default=usual)
-            settings.take(quantity, value, flag, why=f"{flag} {usual:g}")
+        settings.take_declared(KEYS, "--kv-lora-rank", "--q-lora-rank", *LATENT_HEADS)
         settings.find("--qk-layernorm")
     else:
         groups = settings.find("--num-query-groups")
-        kv_heads = heads
         if "--group-query-attention" in settings:
-            kv_heads = settings.number("--num-query-groups", quantity="kv_heads", default=1.0)
-            settings.take("kv_heads", kv_heads, "--num-query-groups", why="--num-query-groups 1")
+            why = "--num-query-groups 1"
+            settings.take_number("kv_heads", "--num-query-groups", usual=1.0, why=why)
         else:
             settings.take("kv_heads", heads, why="as many key-value heads as heads")
             if groups is not None and groups.value != f"{heads:g}":
@@ -195,14 +178,11 @@ def _attention(settings: Settings, hidden: float, heads: float) -> None:
                     f"warning: {groups} {groups.value} has no effect without "
                     f"--group-query-attention: {heads:g} key-value heads"
                 )
-        size = settings.number("--kv-channels", quantity="head_size", default=hidden / heads)
-        settings.take("head_size", size, "--kv-channels")
-        if "--qk-layernorm" in settings:
-            settings.take("qk_norms", 1.0, "--qk-layernorm")
+        settings.take_number("head_size", "--kv-channels", usual=hidden / heads)
+        settings.take_switch("qk_norms", "--qk-layernorm")
     if settings.text("--softmax-type") == "learnable":
         settings.take("attention_sinks", heads, "--softmax-type")
-    if "--attention-output-gate" in settings:
-        settings.take("output_gate", 1.0, "--attention-output-gate")
+    settings.take_switch("output_gate", "--attention-output-gate")
     settings.find("--qk-l2-norm")
 
 
@@ -259,22 +239,12 @@ def _tokens(settings: Settings, kind: str) -> float:
 
 def _common(settings: Settings) -> None:
     """Take biases, norms, positions, dropout."""
-    settings.take(
-        "linear_bias",
-        float("--disable-bias-linear" not in settings),
-        "--disable-bias-linear",
-        why="biases in linear layers",
-    )
-    if "--add-qkv-bias" in settings:
-        settings.take("qkv_biases", 1.0, "--add-qkv-bias")
+    biases, tied = "biases in linear layers", "tied embeddings"
+    settings.take_flag("linear_bias", "--disable-bias-linear", biases, off=True)
+    settings.take_switch("qkv_biases", "--add-qkv-bias")
     norm = settings.text("--normalization", default="LayerNorm")
     settings.take("layer_norm", float(norm == "LayerNorm"), "--normalization", why="LayerNorm")
-    settings.take(
-        "tied_embeddings",
-        float("--untie-embeddings-and-output-weights" not in settings),
-        "--untie-embeddings-and-output-weights",
-        why="tied embeddings",
-    )
+    settings.take_flag("tied_embeddings", "--untie-embeddings-and-output-weights", tied, off=True)
     turned = "--use-rotary-position-embeddings" in settings or "--no-position-embedding" in settings
     stated = settings.find("--position-embedding-type")  # "none" is a kind, too
     kind = "learned_absolute" if stated is None else str(stated.value)
@@ -305,28 +275,17 @@ def _common(settings: Settings) -> None:
 
 
 def _mixture(settings: Settings, layers: float) -> None:
-    settings.take("experts", settings.number("--num-experts", quantity="experts"), "--num-experts")
-    top = settings.number("--moe-router-topk", quantity="experts_per_token", default=2.0)
-    settings.take("experts_per_token", top, "--moe-router-topk", why="--moe-router-topk 2")
+    settings.take_declared(KEYS, "--num-experts", "--moe-router-topk")
     dense = settings.reading.given.get("ffn_size", math.nan)
-    inner = settings.number("--moe-ffn-hidden-size", quantity="expert_ffn_size", default=dense)
-    settings.take("expert_ffn_size", inner, "--moe-ffn-hidden-size", why="experts as wide as MLPs")
+    why = "experts as wide as MLPs"
+    settings.take_number("expert_ffn_size", "--moe-ffn-hidden-size", usual=dense, why=why)
     shared = settings.number("--moe-shared-expert-intermediate-size", default=0.0)
     settings.take("shared_ffn_size", shared, "--moe-shared-expert-intermediate-size")
-    for quantity, flag in (
-        ("expert_groups", "--moe-router-num-groups"),
-        ("groups_per_token", "--moe-router-group-topk"),
-        ("expert_latent_size", "--moe-latent-size"),
-    ):
-        settings.take(quantity, settings.number(flag, quantity=quantity), flag)
-    if "--moe-shared-expert-gate" in settings:
-        settings.take("shared_expert_gate", 1.0, "--moe-shared-expert-gate")
-    bias = "--moe-router-enable-expert-bias" in settings
-    settings.take(
-        "router_bias",
-        float(bias),
-        "--moe-router-enable-expert-bias",
+    settings.take_declared(
+        KEYS, "--moe-router-num-groups", "--moe-router-group-topk", "--moe-latent-size"
     )
+    settings.take_switch("shared_expert_gate", "--moe-shared-expert-gate")
+    settings.take_flag("router_bias", "--moe-router-enable-expert-bias")
     if "dense_layers" not in settings.reading.given:
         _mixture_layers(settings, layers)
     settings.find("--moe-shared-expert-overlap")

@@ -11,19 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 
-from sweeps.launch.arguments import Settings, keys_of
+from sweeps.launch.arguments import Settings, arguments, keys_of, words_of
 from sweeps.launch.documents import typed
 from sweeps.launch.python_config import CALLED, FROM, PLACE
 from sweeps.launch.setting import Place, Setting
 from sweeps.launch.shell import Word
-from sweeps.launch.torchtitan import FLAVORS, SCHEDULES
 from sweeps.spec.catalog import load_model
 
 KEYS = "torchtitan"
 CHUNKED = ("ChunkedLoss", "ChunkedCELoss")  # How classes begin whose losses are in chunks
-MODELS = {flavor: name for name, flavor in FLAVORS.items()}
 FOLDED = ("zero_bubble_v", "dual_pipe_v")  # Schedules of two chunks on each rank
-OURS = {theirs.lower(): name for name, theirs in SCHEDULES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +39,12 @@ PYTHON = Generation("torchtitan Python configuration", "torchtitan @b5bcd76c6", 
 
 def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
     """Yield a command line's arguments, ``--table.key value`` or ``--table.key=value``."""
-    name, values, line = "", list[str](), 0
-    for word in (*words, None):
-        if word is not None and not re.match(r"--[a-z]", word.text):
-            values.append(word.text)
-            continue
-        if name:
-            no, plain = re.match(r"((?:\w+\.)*)no_(\w+)$", name), " ".join(values)
-            own = f"{no[1]}{no[2]}" if no and not values else name
-            value = typed(plain) if values else not no
-            yield Setting(own, value, Place(file, line), f"--{name}")
-        if word is not None:
-            text, equals, value = word.text[2:].partition("=")
-            name, values, line = text.replace("-", "_"), [value] if equals else [], word.line
+    for flag, values, line in arguments(words):
+        name = flag[2:].replace("-", "_")
+        no = re.match(r"((?:\w+\.)*)no_(\w+)$", name)
+        own = f"{no[1]}{no[2]}" if no and not values else name
+        value = typed(" ".join(values)) if values else not no
+        yield Setting(own, value, Place(file, line), f"--{name}")
 
 
 def read_job(settings: Settings, generation: Generation) -> None:
@@ -79,9 +69,10 @@ def _model(settings: Settings) -> float:
     kind, flavor = settings.text("model.name", default="llama3"), settings.text("model.flavor")
     if "model" in settings.overrides:
         return _layers(settings.overrides["model"].text)
-    name = MODELS.get((kind, flavor))
+    models = words_of(KEYS)["models"]
+    name = next((name for name, own in models.items() if own == [kind, flavor]), None)
     if name is None:
-        known = [own for model, own in MODELS if model == kind]
+        known = [own for model, own in models.values() if model == kind]
         setting = settings.find("model.flavor", "model.name")
         wrong = f"{kind} {flavor or 'debugmodel'} is no model of the catalogue"
         more = f"; of {kind} it has {', '.join(known)}" if known else ""
@@ -100,8 +91,7 @@ def _degrees(settings: Settings) -> dict[str, float]:
     degrees = {}
     for name, long in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context")):
         keys = (f"parallelism.{long}_parallel_degree", f"training.{long}_parallel_degree")
-        degrees[name] = settings.number(*keys, quantity=name, default=1.0)
-        settings.take(name, degrees[name], *keys)
+        degrees[name] = settings.take_number(name, *keys, usual=1.0)
     experts = settings.number("parallelism.expert_parallel_degree", quantity="ep", default=1.0)
     if "parallelism.expert_parallel_degree" in settings.by_name:
         settings.take("ep", experts, "parallelism.expert_parallel_degree")
@@ -192,8 +182,8 @@ def _batch(
 ) -> None:
     tokens = generation is PYTHON
     length_key = "training.max_context_length" if tokens else "training.seq_len"
-    length = settings.number(length_key, quantity="sequence_length", default=2048.0)
-    settings.take("sequence_length", length, length_key, why="sequences of 2,048 tokens")
+    why = "sequences of 2,048 tokens"
+    length = settings.take_number("sequence_length", length_key, usual=2048.0, why=why)
     if tokens:
         key = "training.num_tokens_per_microbatch_per_dp_rank"
         local = settings.number(key, default=16384.0) / length
@@ -239,18 +229,16 @@ def _pipeline(settings: Settings, pp: float, layers: float) -> None:
         return
     text = settings.text("parallelism.pipeline_parallel_schedule", default="1F1B")
     setting = settings.find("parallelism.pipeline_parallel_schedule")
-    schedule = OURS.get(text.lower())
+    theirs = words_of(KEYS)["schedules"]
+    schedule = next((name for name, own in theirs.items() if own.lower() == text.lower()), None)
     if schedule is None:
         if setting is not None and "schedule" not in settings.overrides:
-            settings.reading.fault(
-                setting, text, f"isn't modelled; {', '.join(SCHEDULES.values())} are"
-            )
+            wrong = f"isn't modelled; {', '.join(theirs.values())} are"
+            settings.reading.fault(setting, text, wrong)
         return
     settings.take("schedule", schedule, "parallelism.pipeline_parallel_schedule", why="1F1B")
-    ends = [
-        settings.number(f"parallelism.pipeline_parallel_{end}_stage_less_layers", default=1.0)
-        for end in ("first", "last")
-    ]
+    less = [f"parallelism.pipeline_parallel_{end}_stage_less_layers" for end in ("first", "last")]
+    ends = [settings.number(key, default=1.0) for key in less]
     each = settings.number("parallelism.pipeline_parallel_layers_per_stage")
     folded = schedule in FOLDED
     chunks = 2.0 if schedule == "interleaved" or folded else 1.0
@@ -260,15 +248,9 @@ def _pipeline(settings: Settings, pp: float, layers: float) -> None:
         settings.take(
             "virtual_pipeline_size", chunks, "parallelism.pipeline_parallel_layers_per_stage"
         )
-    for name, end, where in zip(
-        ("embedding_layer_weight", "head_layer_weight"), ends, ("first", "last"), strict=True
-    ):
-        settings.take(
-            name,
-            end,
-            f"parallelism.pipeline_parallel_{where}_stage_less_layers",
-            why="a layer fewer in the first and the last stage",
-        )
+    why = "a layer fewer in the first and the last stage"
+    for name, end, key in zip(("embedding", "head"), ends, less, strict=True):
+        settings.take(f"{name}_layer_weight", end, key, why=why)
 
 
 RECOMPUTE_MODES = ("none", "full", "selective")
@@ -339,13 +321,11 @@ def _software(settings: Settings, degrees: Mapping[str, float]) -> list[str]:
         options.append("async_tp")
     if "training.deterministic" in settings:
         options.append("deterministic")
-    chunks = settings.number("loss.num_chunks", quantity="loss_chunks")
-    settings.take("loss_chunks", chunks, "loss.num_chunks")
+    chunks = settings.take_number("loss_chunks", "loss.num_chunks")
     if chunks > 1.0 and "loss" not in settings.reading.given:
         settings.take("loss", "chunked", "loss.num_chunks")
-    if "training.enable_cpu_offload" in settings:
-        settings.take("optimizer_offload", 1.0, "training.enable_cpu_offload")
-        settings.take("parameter_offload", 1.0, "training.enable_cpu_offload")
+    for name in ("optimizer_offload", "parameter_offload"):
+        settings.take_switch(name, "training.enable_cpu_offload")
     settings.find("model.attn_backend")
     return options
 
@@ -361,8 +341,8 @@ def _precision(settings: Settings, options: list[str]) -> None:
         recipe = settings.text("float8.recipe_name", default="tensorwise")
         if recipe.startswith("rowwise"):
             options.append("rowwise_fp8")
-        elif "float8.enable_fsdp_float8_all_gather" in settings:
-            settings.take("gathered_bytes", 1.0, "float8.enable_fsdp_float8_all_gather")
+        else:
+            settings.take_switch("gathered_bytes", "float8.enable_fsdp_float8_all_gather")
         if "float8.moe_fqns_prototype" in settings:
             options.append("fp8_experts")
         settings.find("float8.filter_fqns")
@@ -380,10 +360,6 @@ def _precision(settings: Settings, options: list[str]) -> None:
 
 
 # A Python configuration's calls, as the settings of the TOML file are called.
-RECOMPUTES = {"FullAC": "full", "SelectiveAC": "selective", "NoAC": "none"}
-CONVERTED = {"Float8Linear": "float8", "MXFP8": "mx", "NVFP4": "nvfp4"}
-
-
 def of_python(settings: list[Setting]) -> Iterator[Setting]:
     """Yield a Python configuration's settings under the names of the TOML file."""
     for setting in settings:
@@ -396,15 +372,16 @@ def of_python(settings: list[Setting]) -> Iterator[Setting]:
         elif setting.name == "model_spec.attn_backend":
             yield Setting("model.attn_backend", text, setting.place)
         elif setting.name == "model_spec.converters":
+            converters = words_of(KEYS)["converters"].items()
             kinds = [
                 own
-                for one in setting.value
-                for start, own in CONVERTED.items()
-                if str(one).startswith(start)
+                for called in setting.value
+                for start, own in converters
+                if str(called).startswith(start)
             ]
             yield Setting("model.converters", kinds, setting.place)
         elif setting.name == f"activation_checkpoint.{CALLED}":
-            mode = RECOMPUTES.get(text.partition(".")[0], text)
+            mode = words_of(KEYS)["activation_checkpoint"].get(text.partition(".")[0], text)
             yield Setting("activation_checkpoint.mode", mode, setting.place)
         elif setting.name == f"loss.{CALLED}":
             if text.startswith(CHUNKED) and "loss.num_chunks" not in {one.name for one in settings}:

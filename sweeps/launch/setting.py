@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.errors import InputError
+from sweeps.errors import InputError, few
 
 LONGEST = 60  # characters of a value in a message
 
@@ -130,9 +130,3 @@ def unreadable(place: object, wrong: str) -> InputError:
 def counted(count: int, noun: str) -> str:
     """Return a number of things in words."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def few(names: list[str], most: int = 3, sign: str = ", ") -> str:
-    """Return the first of some names, and how many there are further."""
-    left = len(names) - most
-    return sign.join(names[:most]) + (f" and {left} more" if left > 0 else "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from sweeps.launch.arguments import words_of
 from sweeps.launch.settings import (
     FIRST_STEPS,
     LaunchFile,
@@ -20,13 +21,6 @@ from sweeps.launch.settings import (
 from sweeps.search.request import Execution
 
 FILE = "torchtitan.toml"
-SCHEDULES = {
-    "one_f_one_b": "1F1B",
-    "interleaved": "Interleaved1F1B",
-    "gpipe": "GPipe",
-    "zero_bubble_v": "ZBVZeroBubble",
-    "dual_pipe_v": "DualPipeV",
-}
 RECOMPUTE: Mapping[str, tuple[str, ...]] = {
     "none": ('mode = "none"',),
     "per_op": ('mode = "selective"', 'selective_ac_option = "op"'),
@@ -35,25 +29,6 @@ RECOMPUTE: Mapping[str, tuple[str, ...]] = {
 }
 # By precision, which converter casts GEMMs to it.
 CONVERTERS = {"fp8": "float8", "fp8_current": "float8", "mxfp8": "mx"}
-# The catalogue's models by what torchtitan calls them: its models' __init__.py @6404b93242.
-FLAVORS: Mapping[str, tuple[str, str]] = {
-    "llama3-8b": ("llama3", "8B"),
-    "llama3-70b": ("llama3", "70B"),
-    "llama3-405b": ("llama3", "405B"),
-    "llama4-scout": ("llama4", "17bx16e"),
-    "llama4-maverick": ("llama4", "17bx128e"),
-    "deepseek-v2-lite": ("deepseek_v3", "16B"),
-    "deepseek-v2": ("deepseek_v3", "236B"),
-    "deepseek-v3": ("deepseek_v3", "671B"),
-    "qwen3-0.6b": ("qwen3", "0.6B"),
-    "qwen3-1.7b": ("qwen3", "1.7B"),
-    "qwen3-4b": ("qwen3", "4B"),
-    "qwen3-8b": ("qwen3", "8B"),
-    "qwen3-14b": ("qwen3", "14B"),
-    "qwen3-32b": ("qwen3", "32B"),
-    "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
-    "qwen3-235b-a22b": ("qwen3", "235B-A22B"),
-}
 
 
 def settings(plan: Execution) -> Settings:
@@ -64,7 +39,7 @@ def settings(plan: Execution) -> Settings:
 def launch_file(plan: Execution, heading: tuple[str, ...]) -> LaunchFile:
     """Return a configuration that runs: the plan, the model, a public sample of text as data."""
     missing = [*unsaid(plan)]
-    name, flavor = FLAVORS.get(plan.labels.get("model", ""), ("", ""))
+    name, flavor = words_of("torchtitan")["models"].get(plan.labels.get("model"), ("", ""))
     if not name:
         model = plan.labels.get("model", "of its own")
         missing.insert(0, f"[model] name and flavor: torchtitan has no model {model}")
@@ -192,7 +167,8 @@ def _pipeline(plan: Execution) -> Iterator[str]:
     yield f"pipeline_parallel_degree = {plan['pp']:g}"
     if plan["pp"] == 1.0:
         return
-    schedule = SCHEDULES.get(plan.labels["schedule"], SCHEDULES["zero_bubble_v"])
+    schedules = words_of("torchtitan")["schedules"]
+    schedule = schedules.get(plan.labels["schedule"], schedules["zero_bubble_v"])
     yield f'pipeline_parallel_schedule = "{schedule}"'
     yield f"pipeline_parallel_microbatch_size = {plan['micro_batch_size']:g}"
     layers, chunks = plan["pipeline_layers"], plan["pp"] * plan["virtual_pipeline_size"]
@@ -219,7 +195,7 @@ def unsaid(plan: Execution) -> Iterator[str]:
         yield "data parallelism without shards doesn't go with other degrees there"
     if plan["pp"] > 1.0:
         schedule, chunks = plan.labels["schedule"], plan["pp"] * plan["virtual_pipeline_size"]
-        if schedule not in SCHEDULES:
+        if schedule not in words_of("torchtitan")["schedules"]:
             yield f"it has no schedule that is {schedule} (nearest: ZBVZeroBubble)"
         if (plan["pipeline_layers"] + sum(end_layers(plan))) % chunks:
             yield "stages that are uneven want module_fqns_per_model_part written out"
