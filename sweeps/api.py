@@ -142,7 +142,7 @@ def _coordinates(dataset: xr.Dataset, subject: str) -> dict[str, xr.DataArray]:
 
 
 def run(
-    spec: str | Path | Mapping[str, Any], *, hardware_folders: Sequence[str | Path] = ()
+    spec: str | Path | Mapping[str, object], *, hardware_folders: Sequence[str | Path] = ()
 ) -> xr.Dataset:
     """Run a sweep in memory.
 

@@ -142,7 +142,7 @@ class Sensitivity:
     quantity: str
     answer: float
     moved: tuple[Moved, ...]  # The one that moves it most first
-    asked: Mapping[str, Any]  # What was given, numbers and labels
+    asked: Mapping[str, object]  # What was given, numbers and labels
     models: tuple[str, ...]  # Whose shapes aren't varied
     reduction: Reduction | None = None  # Whose result the answer is
     axes: Mapping[str, int] = field(default_factory=dict)  # What it is over, and how long they are
@@ -159,7 +159,7 @@ class Sensitivity:
         return f"{result} {self.quantity} over {', '.join(self.axes)}{which}"
 
     def result(
-        self, given: Mapping[str, Any], more: Sequence[Column] = (), command: Sequence[str] = ()
+        self, given: Mapping[str, object], more: Sequence[Column] = (), command: Sequence[str] = ()
     ) -> Result:
         """Return it as a labelled dataset with its provenance, and as records.
 
@@ -417,7 +417,7 @@ class Setups:
         self,
         base: Resolved,
         names: Sequence[str],
-        given: Mapping[str, Any],
+        given: Mapping[str, object],
         moved: Callable[[str, float], Resolved],
     ) -> None:
         self.given = given

@@ -54,7 +54,7 @@ ALWAYS = (
 AS_NOT_GIVEN = {"lora_rank": 0.0}
 
 
-def as_not_given(name: str, constants: Mapping[str, Any]) -> bool:
+def as_not_given(name: str, constants: Mapping[str, object]) -> bool:
     """Return whether a number says what holds where it isn't given."""
     return name in AS_NOT_GIVEN and constants.get(name) == AS_NOT_GIVEN[name]
 

@@ -60,7 +60,7 @@ def beyond(limit: Limit, values: Any) -> NDArray[np.bool_]:
     return np.asarray(below | (array > limit.most * (1.0 + ROUNDED)))
 
 
-def impossible(values: Mapping[str, Any]) -> Iterator[str]:
+def impossible(values: Mapping[str, object]) -> Iterator[str]:
     """Yield what can't be of quantities' values, numbers or arrays of cells: a line each."""
     kinds = set()
     for limit in LIMITS:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -100,6 +100,13 @@ def _inputs(sweep: Sweep, resolved: Resolved, *, published: bool, status_name: s
     )
 
 
+class Identity(NamedTuple):
+    """What a result depends on beside the text of its spec."""
+
+    code: str  # The digest of the code
+    inputs: Mapping[str, object]  # Options, versions, and the files that were read
+
+
 @dataclass(frozen=True)
 class Job:
     """A sweep ready to run."""
@@ -107,11 +114,11 @@ class Job:
     sweep: Sweep  # What the user stated
     resolved: Resolved  # With what follows from it
     program: Program  # The graph on its grid
-    stated: str | Mapping[str, Any]  # The spec, as text or as it was given
+    stated: str | Mapping[str, object]  # The spec, as text or as it was given
     command: Sequence[str]  # The command line, for the file's history
     measured: MeasuredTable | None = None  # Measurements beside which the times are laid
     # What else decides the file's contents, such as the type of its numbers
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     # What reductions took, where bounds left cells out
     touched: list[Touched] = field(default_factory=list, compare=False)
     # The operation's job and the step's, of a sweep of both
@@ -142,7 +149,7 @@ class Job:
         """Global attributes: made when a file or a dataset is, for they read all of the code."""
         from sweeps.store.encode import fingerprint, provenance
 
-        code, inputs = self.identity["code"], self.identity["inputs"]
+        code, inputs = self.identity
         found = provenance(
             title=self.sweep.title or self._title,
             summary=self.sweep.summary,
@@ -164,21 +171,25 @@ class Job:
         return " | ".join(f"{name}: {words}" for name, words in errors.items() if words)
 
     @cached_property
-    def identity(self) -> Mapping[str, Any]:
-        """What a result depends on beside the spec's text: ``code``, its digest, and ``inputs``."""
+    def identity(self) -> Identity:
+        """What a result depends on beside the spec's text."""
         from sweeps.store.encode import code_digest, versions
 
         machines = {
             machine.name: (machine.figures, machine.in_network, machine.scale_out_in_network)
             for machine in self.resolved.machines
         }
-        inputs = {**self.options, "versions": versions(), "machines": repr(machines)}
+        inputs: dict[str, object] = {
+            **self.options,
+            "versions": versions(),
+            "machines": repr(machines),
+        }
         if self.resolved.models:
             said = {model.name: (model.shapes, model.trained) for model in self.resolved.models}
             inputs["models"] = repr(said)
         if self.measured is not None:
             inputs["measured"] = self.measured.digest
-        return {"code": code_digest(), "inputs": inputs}
+        return Identity(code_digest(), inputs)
 
     @property
     def _title(self) -> str:
@@ -261,9 +272,9 @@ class Job:
         shapes = [self.program.shape(v) for v in self.program.variables if v.name in self.stored]
         return sum(8 * int(np.prod([int(n) for n in shape], dtype=object)) for shape in shapes)
 
-    def shape_of_result(self) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    def shape_of_result(self) -> tuple[dict[str, object], dict[str, tuple[str, ...]]]:
         """Return the result's dimensions with their values, and its variables with their dims."""
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for axis in self.program.grid.axes:
             values[axis.name] = axis.columns.get(axis.name, len(axis))
         values |= {name: (value,) for name, value in self.program.grid.constants.items()}
@@ -380,18 +391,18 @@ class Job:
 
 
 def prepare(
-    spec: Mapping[str, Any] | Sweep,
+    spec: Mapping[str, object] | Sweep,
     *,
     text: str = "",
     command: Sequence[str] = ("sweeps",),
     bare_is_si: bool = True,
     folders: Sequence[Path] = (),
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     where: str = "",
 ) -> Job:
     """Make a sweep ready to run."""
     try:
-        stated: str | Mapping[str, Any] = text
+        stated: str | Mapping[str, object] = text
         if isinstance(spec, Sweep):
             sweep = spec
         else:
@@ -406,7 +417,7 @@ def prepare(
         raise InputError([where + line for line in error.faults]) from None
 
 
-def bounds_of(spec: Mapping[str, Any] | Sweep, folders: Sequence[Path] = ()) -> xr.DataArray:
+def bounds_of(spec: Mapping[str, object] | Sweep, folders: Sequence[Path] = ()) -> xr.DataArray:
     """Return the physical lower bounds of the operations of a sweep beside measurements."""
     wanted = ("lower_bound",)
     if isinstance(spec, Sweep):
@@ -436,10 +447,10 @@ def _published(resolved: Resolved) -> bool:
 
 def _compiled(
     sweep: Sweep,
-    stated: str | Mapping[str, Any],
+    stated: str | Mapping[str, object],
     command: tuple[str, ...],
     folders: Sequence[Path],
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     status_name: str = STATUS,
 ) -> Job:
     """Make a sweep of one subject ready to run."""
@@ -482,10 +493,10 @@ def program_of(
 
 def _joint(
     sweep: Sweep,
-    stated: str | Mapping[str, Any],
+    stated: str | Mapping[str, object],
     command: tuple[str, ...],
     folders: Sequence[Path],
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
 ) -> Job:
     """Make a sweep of operations beside training steps ready to run."""
     if sweep.measured:

@@ -74,7 +74,7 @@ def with_clock(sweep: Sweep, resolved: Resolved) -> Resolved:
 
 def add_clock(
     given: dict[str, Any],
-    plan: Mapping[str, Any],
+    plan: Mapping[str, object],
     choices: Collection[str],
     folders: Sequence[Path] = (),
 ) -> list[str]:
@@ -124,6 +124,6 @@ def add_clock(
     ]
 
 
-def words_of(plan: Mapping[str, Any]) -> str:
+def words_of(plan: Mapping[str, object]) -> str:
     """Return a plan as an option has it."""
     return ",".join(f"{name}={value}" for name, value in plan.items())

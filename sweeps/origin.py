@@ -100,7 +100,7 @@ def attributes(origins: Sequence[Origin] = ()) -> dict[str, str]:
     return {ATTRIBUTE: json.dumps(records[0] if len(records) == 1 else records, ensure_ascii=False)}
 
 
-def read(attrs: Mapping[str, Any]) -> tuple[Origin, ...]:
+def read(attrs: Mapping[str, object]) -> tuple[Origin, ...]:
     """Return the origins that a coordinate's attributes state; none where they state none."""
     try:
         found = json.loads(str(attrs.get(ATTRIBUTE, "[]")))

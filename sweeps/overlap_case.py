@@ -146,7 +146,7 @@ def job_of(
     *,
     folders: Sequence[Path] = (),
     command: Sequence[str] = ("sweeps",),
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Job:
     """Make of what the flags say a sweep that is ready to run."""
     faults = Faults()
@@ -174,7 +174,7 @@ def job_of(
 
 
 def _check_apart(
-    labels: dict[str, tuple[str, ...]], values: Mapping[str, Any], every: bool
+    labels: dict[str, tuple[str, ...]], values: Mapping[str, object], every: bool
 ) -> None:
     """Keep pipelines, whose computing is their stages', from what has durations of its own."""
     others = tuple(one for one in labels["mechanism"] if one != "pipeline")
@@ -280,7 +280,7 @@ def _needed(name: str, mechanism: str) -> str:
 
 
 def _check_taken(
-    job: Job, values: Mapping[str, Any], labels: Mapping[str, tuple[str, ...]]
+    job: Job, values: Mapping[str, object], labels: Mapping[str, tuple[str, ...]]
 ) -> None:
     """Refuse what no mechanism takes."""
     used, kinds = job.program.used(), ", ".join(labels["mechanism"])
@@ -319,7 +319,7 @@ def values_of(job: Job, case: LabelCase, names: Sequence[str]) -> dict[str, floa
 # What figures suit.
 
 
-def figures_of(job: Job) -> list[dict[str, Any]]:
+def figures_of(job: Job) -> list[dict[str, object]]:
     """Return declarations of figures that suit: lines over the longest axis, else bars."""
     axes = job.sweep.axes
     sizes = {axis.name: len(axis) for axis in axes}
@@ -361,7 +361,7 @@ def figures_of(job: Job) -> list[dict[str, Any]]:
     ]
 
 
-def _bars(job: Job, at: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _bars(job: Job, at: Mapping[str, object]) -> list[dict[str, object]]:
     """Return bars of what hides and what shows, for each mechanism."""
     # What costs time hides nothing: no bar of less than nothing.
     saves = bool(np.all(job.program.evaluate(("hidden_time",))["hidden_time"] >= 0.0))

@@ -14,7 +14,7 @@ from sweeps.errors import fault, nearest, refuse, tell_all
 if TYPE_CHECKING:
     import xarray as xr
 
-Declared = Sequence[Mapping[str, Any]] | Callable[[Any], Any] | None
+Declared = Sequence[Mapping[str, object]] | Callable[[Any], Any] | None
 
 
 LINES = 20  # of an answer where a prompt shows it

@@ -24,7 +24,7 @@ from sweeps.job import Job, program_of
 from sweeps.job import prepare as job_of
 from sweeps.measured_step import CLOCK, MEASURED_STEP, is_to_be_fitted
 from sweeps.spec.axis import Axis
-from sweeps.spec.keywords import spec_of
+from sweeps.spec.keywords import Stated, spec_of
 from sweeps.spec.names import NODES, OTHER_NAMES, quantity_of
 from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep, read_sweep
@@ -43,7 +43,7 @@ MOST_PROGRAMS = 64
 NOTED = {"ranks": 1.0, "latency": 0.0, "message_bytes": 0.0, "bandwidth": np.inf}
 
 
-class Evaluated(Mapping[str, Any]):
+class Evaluated(Mapping[str, object]):
     """What a prepared question's answer is: numbers, or arrays, by quantity.
 
     Each quantity is an attribute, too.  What doesn't exist is NaN, and `reasons` says why.
@@ -99,7 +99,7 @@ class Prepared:
     """
 
     def __init__(
-        self, quantities: Sequence[str] | None, given: Mapping[str, Any], folders: Sequence[Path]
+        self, quantities: Sequence[str] | None, given: Mapping[str, object], folders: Sequence[Path]
     ) -> None:
         self.quantities, self.given, self.folders = quantities, dict(given), tuple(folders)
         self._lock = threading.RLock()
@@ -178,10 +178,11 @@ class Prepared:
         for name in sorted({*values} & {*self.given}):
             refuse(name, values[name], "is given twice", f"it was prepared as {self.given[name]}")
         table = spec_of({**self.given, **values})
-        table |= {} if self.quantities is None else {"quantities": list(self.quantities)}
+        if self.quantities is not None:
+            table["quantities"] = list(self.quantities)
         return job_of(table, command=["sweeps.prepare"], folders=self.folders).dataset()
 
-    def _table(self, values: Mapping[str, float]) -> dict[str, Any]:
+    def _table(self, values: Mapping[str, float]) -> Stated:
         """Return what a spec file would state of one point."""
         table = spec_of(self.given)
         if self.quantities is not None:
@@ -244,7 +245,7 @@ class _Asked:
             found = tuple(array[0].item() for array in compiled.arrays(columns))
         return _evaluated(compiled, found)
 
-    def arrays(self, values: Mapping[str, Any]) -> Evaluated:
+    def arrays(self, values: Mapping[str, object]) -> Evaluated:
         """Return the answer for arrays that broadcast."""
         columns = {name: _column(name, value) for name, value in values.items()}
         try:

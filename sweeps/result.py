@@ -111,7 +111,7 @@ class Result:
 
         return to_dataset(self.bare, self.blocks)
 
-    def records(self) -> Iterator[dict[str, Any]]:
+    def records(self) -> Iterator[dict[str, object]]:
         """Yield a record for each cell or row, by names that say the unit."""
         if self.rows is not None:
             yield from map(dict, self.rows() if callable(self.rows) else self.rows)
@@ -219,7 +219,7 @@ class Result:
         return found
 
     @cached_property
-    def _constants(self) -> dict[str, Any]:
+    def _constants(self) -> dict[str, object]:
         scalars = {c.name: c for c in self.layout.coordinates if not c.dims}
         names = [name for name in self.constants or () if name in scalars]
         return {name: _plain(_values(scalars[name])[()]) for name in names}
@@ -297,7 +297,7 @@ def of_rows(
     rows: Sequence[Record],
     fields: Sequence[Field],
     attrs: Mapping[str, str],
-    whole: Mapping[str, Any] | None = None,
+    whole: Mapping[str, object] | None = None,
     dim: str = "row",
 ) -> Result:
     """Return rows as a result along a dimension, a field of each row's own value if it is one.
@@ -329,8 +329,8 @@ def of_columns(
     variables: Sequence[Column],
     *,
     title: str,
-    spec: Mapping[str, Any],
-    given: Mapping[str, Any],
+    spec: Mapping[str, object],
+    given: Mapping[str, object],
     summary: str = "",
     rows: Sequence[Record] | None = None,
     command: Sequence[str] = (),
@@ -640,7 +640,7 @@ def table_lines(
 # Where a result comes from: the same of every command.
 
 
-def stored_as(given: Mapping[str, Any]) -> dict[str, Any]:
+def stored_as(given: Mapping[str, object]) -> dict[str, Any]:
     """Return the options that say how a file holds its numbers."""
     return {"compress": False, "digits": None, "dtype": "f8"} | {
         name: given[name] for name in ("compress", "digits", "dtype") if name in given
@@ -650,8 +650,8 @@ def stored_as(given: Mapping[str, Any]) -> dict[str, Any]:
 def provenance_of(
     *,
     title: str,
-    spec: Mapping[str, Any],
-    given: Mapping[str, Any],
+    spec: Mapping[str, object],
+    given: Mapping[str, object],
     summary: str = "",
     references: str = "",
     comment: str = "",

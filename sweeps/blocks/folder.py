@@ -51,7 +51,7 @@ class BlockFile:
         self._crc = zlib.crc32(data, self._crc)
         self._file.write(data)
 
-    def put(self, about: Mapping[str, Any], values: NDArray[Any]) -> None:
+    def put(self, about: Mapping[str, object], values: NDArray[Any]) -> None:
         """Append an array."""
         array = np.asarray(values)
         plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
@@ -144,7 +144,7 @@ class FirstStart:
         return json.dumps({**content, "sha256": _digest(content)}, indent=1)
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

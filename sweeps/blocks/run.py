@@ -322,12 +322,13 @@ def run_in_blocks(
 
 def identity(job: Job) -> dict[str, str]:
     """Return what a job's result depends on, part by part, each as a digest or a version."""
-    inputs: Mapping[str, Any] = job.identity["inputs"]
+    inputs = job.identity.inputs
     versions = inputs["versions"]
+    assert isinstance(versions, Mapping)
     others = {name: value for name, value in inputs.items() if name != "versions"}
     return {
         "the spec": hashlib.sha256(job.text.encode()).hexdigest(),
-        "the code": job.identity["code"],
+        "the code": job.identity.code,
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "own formulas": str(others.pop("formulas", "")) and _digest(inputs["formulas"]),
         "machines, models or options": _digest(others),

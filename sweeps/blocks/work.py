@@ -122,7 +122,7 @@ def recipe_of(
         per_block=per_block,
         owner=hashlib.sha256(cut.encode()).digest(),
         formulas=tuple(formulas),
-        code=job.identity["code"],
+        code=job.identity.code,
         numpy=versions(["numpy"])["numpy"],
         storage=storage,
         bounded=bounded,

@@ -84,7 +84,7 @@ def _column(
     shape: Mapping[str, int],
 ) -> Column:
     """Return what rows have of a field, each at its place."""
-    about: dict[str, Any] = {"long_name": field.words}
+    about: dict[str, object] = {"long_name": field.words}
     found = np.array([row[field.record] for row in rows])
     if field.units:
         about["units"] = field.units

@@ -63,7 +63,7 @@ def read_json_log(path: Path, text: str) -> Logs:
     return _of_results(path, content, results)
 
 
-def _of_results(path: Path, content: Mapping[str, Any], results: list[Any]) -> Logs:
+def _of_results(path: Path, content: Mapping[str, object], results: list[Any]) -> Logs:
     found, rows, empty = Logs(), list[LogRow](), 0
     for number, result in enumerate(results, start=1):
         try:
@@ -134,7 +134,7 @@ def _rows(path: Path, number: int, result: object) -> list[LogRow]:
     return rows
 
 
-def _hosts(path: Path, config: Mapping[str, Any]) -> tuple[dict[str, int], str]:
+def _hosts(path: Path, config: Mapping[str, object]) -> tuple[dict[str, int], str]:
     """Return the ranks of each host: the file lists one device a process, not one a rank."""
     each = max(_count(config.get("nthreads")), 1) * max(_count(config.get("ngpus")), 1)
     listed = config.get("devices")

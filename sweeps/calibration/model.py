@@ -569,7 +569,9 @@ class _Part:
             for choice in self.choices
         ]
 
-    def times(self, values: Mapping[str, Any], free: Mapping[str, float] | None = None) -> Floats:
+    def times(
+        self, values: Mapping[str, object], free: Mapping[str, float] | None = None
+    ) -> Floats:
         """Return the times of each algorithm, infinite where it isn't defined.
 
         What is free of another network's own constants is taken from the values.
@@ -590,7 +592,7 @@ class _Part:
         device = np.asarray(one[f"{self.protocol}_time"])
         return np.sqrt(np.sqrt(device**4 + np.asarray(one["floor_time"]) ** 4))
 
-    def wire(self, values: Mapping[str, Any]) -> Floats:
+    def wire(self, values: Mapping[str, object]) -> Floats:
         """Return the wire's share of the time of the algorithm that is taken."""
         chosen = np.argmin(self.times(values), axis=0)
         count = len(self.rows)

@@ -413,7 +413,7 @@ class Normal:
     asked: Mapping[str, Any]
     points: tuple[Floats, Floats]  # What was published, where a figure shows it
 
-    def result(self, given: Mapping[str, Any]) -> Result:
+    def result(self, given: Mapping[str, object]) -> Result:
         """Return it as a dataset along the message size, or the number of GPUs."""
         attrs = provenance_of(
             title=self.title,

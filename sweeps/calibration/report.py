@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,7 +257,7 @@ def _curves_curve(
 # What a calibration tells programs: rows as records, and everything as one.
 
 
-def row_records(found: Calibration) -> list[dict[str, Any]]:
+def row_records(found: Calibration) -> list[dict[str, object]]:
     """Return a record a row: what was measured and predicted."""
     rows, fit = found.rows, found.fit
     names = list(SIZE_CLASSES)
@@ -294,7 +293,7 @@ def row_records(found: Calibration) -> list[dict[str, Any]]:
     return records
 
 
-def whole_record(found: Calibration) -> dict[str, Any]:
+def whole_record(found: Calibration) -> dict[str, object]:
     """Return all that a calibration found as one record; what doesn't exist is None."""
     fit = found.fit
     constants = [
@@ -339,7 +338,7 @@ def whole_record(found: Calibration) -> dict[str, Any]:
     }
 
 
-def _verdict(verdict: Verdict) -> Mapping[str, Any]:
+def _verdict(verdict: Verdict) -> Mapping[str, object]:
     case = verdict.case
     return {
         "log": case.test.name,
@@ -372,7 +371,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def result_of(found: Calibration, given: Mapping[str, Any]) -> Result:
+def result_of(found: Calibration, given: Mapping[str, object]) -> Result:
     """Return measured rows with their predictions as a dataset; as JSON, all that was found."""
     rows = row_records(found)
     paths = dict.fromkeys(case.test.path for case in found.cases)

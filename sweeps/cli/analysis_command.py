@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, Unpack
 
 import click
 
@@ -14,6 +14,7 @@ from overhead.labels import HIERARCHY, LABELS
 from sweeps.asked import command_line
 from sweeps.cli import flags
 from sweeps.cli.from_file import from_option, reading_lines
+from sweeps.cli.given import Given, texts_of
 from sweeps.cli.kept import keep
 from sweeps.cli.options import (
     check_taken,
@@ -32,6 +33,7 @@ from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job
 from sweeps.result import Result
+from sweeps.spec.keywords import Stated
 from sweeps.spec.units import counts_tokens
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def analysis_options(command: Command) -> Command:
     return from_option(flags.options(*flags.OF_TRAINING)(command))
 
 
-def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def analysis_of_options(given: Given) -> tuple[Stated, tuple[str, ...]]:
     """Make of the command's options what a spec file would state, and say how tokens are read."""
     options = flags.given_options(given, flags.OF_TRAINING)
     batch, name = given["batch_size"], flag_of("global_batch_size")
@@ -90,7 +92,7 @@ def analysis_of_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple
     return sweep_of_options(options, "Training steps"), readings
 
 
-def _batch(options: dict[str, Any], batch: str | None) -> list[str]:
+def _batch(options: dict[str, str | None], batch: str | None) -> list[str]:
     """Give the micro-batch under its other name, too."""
     if batch is None:
         return []
@@ -102,7 +104,7 @@ def _batch(options: dict[str, Any], batch: str | None) -> list[str]:
     return []
 
 
-def _model(options: Mapping[str, Any]) -> list[str]:
+def _model(options: Mapping[str, object]) -> list[str]:
     """Check that there is a model, and one alone."""
     if options["model"] is not None:
         if options["parameters"] is None:
@@ -134,7 +136,7 @@ def _order(order: str | None) -> list[str]:
 @show_options(OF_ANALYSIS)
 @sensitivity_option("step_time")
 @output_options
-def command(**given: Any) -> int:
+def command(**given: Unpack[Given]) -> int:
     """Memory, communication and step time of a training configuration.
 
     One value for every argument prints a report; several print a table.  --timeline writes when
@@ -156,11 +158,12 @@ def command(**given: Any) -> int:
             allowed = "one of the two"
             wrong = "can't be given with --sensitivity"
             refuse("--timeline", given["timeline"], wrong, allowed)
-        show_sensitivity(job, given, "analysis")
+        show_sensitivity(job, given, "analysis", str(given["sensitivity"]))
         return 0
     # Where there is no timeline, nothing is written either.
     step = timeline_of(job) if given["timeline"] else None
-    out = Output({**given, "plot": given["plot"] and (step is None or given["output"])}, "analysis")
+    drawn = given["plot"] and (step is None or bool(given["output"]))
+    out = Output({**given, "plot": drawn}, "analysis")
     out.evaluate(job, lambda found: _lines(job, found, readings, show))
     if step is not None:
         write_timeline(job, step, given)
@@ -204,27 +207,27 @@ def _lines(job: Job, result: Result, readings: Sequence[str], show: Sequence[str
     metavar="NAME",
     help="Take only these results of FILE.nc.",
 )
-def page_command(file: str | None, **given: Any) -> int:
+def page_command(file: str | None, **given: Unpack[Given]) -> int:
     """Write one page: a file to open, to touch and to pass on.
 
     It needs no server and no network.  Of a stored sweep it has a control for every dimension,
     the best cell within limits that its reader sets, each number with its reasons and source.
     Of a plan (--model, --hardware, --gpus ..) it is a calculator that follows every slider.
     """
-    own = [name for name in flags.OF_TRAINING if given[name] is not None]
+    own = {name: text for name, text in texts_of(given, flags.OF_TRAINING).items() if text}
     if file is None:
         write_live(given)
         return 0
     if own:
         wrong = f"a page of {file} has its own values"
-        raise InputError([fault(flag_of(n), given[n], wrong, "one of the two") for n in own])
+        raise InputError([fault(flag_of(n), t, wrong, "one of the two") for n, t in own.items()])
     path = Path(file)
     output = Path(given["output"] or path.with_suffix(".html"))
     write_stored(path, output, given, overwrite=given["overwrite"])
     return 0
 
 
-def write_live(given: dict[str, Any]) -> None:
+def write_live(given: Given) -> None:
     """Write the page of one plan, and say so."""
     from sweeps.pages.live import page_of
 
@@ -252,9 +255,7 @@ def write_live(given: dict[str, Any]) -> None:
 SPLIT = {"tp": 2, "cp": 2, "pp": 2, "dp": 2, "zero_stage": 3}
 
 
-def _check_page(
-    spec: Mapping[str, Any], options: Mapping[str, str | None], folders: Sequence[Path]
-) -> None:
+def _check_page(spec: Stated, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:
     """Refuse what no plan of a page takes: neither the one given nor one that is split."""
     from sweeps.cli.analysis_job import analysis_job
 
@@ -289,7 +290,7 @@ def _write(page: Page, output: Path, *, overwrite: bool, notes: TextIO | None = 
 def write_stored(
     source: Path,
     output: Path,
-    given: Mapping[str, Any],
+    given: Given,
     *,
     overwrite: bool,
     notes: TextIO | None = None,

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline,
 from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.bands import percent
+from sweeps.cli.given import Given
 from sweeps.cli.numbers import shown
 from sweeps.cli.progress import tell_drawn
 from sweeps.cli.typed import flag_of
@@ -88,12 +88,12 @@ def timeline_of(job: Job) -> StepTimeline:
         raise InputError(fault("--timeline", schedule, wrong, allowed)) from None
 
 
-def write_timeline(job: Job, step: StepTimeline, given: Mapping[str, Any]) -> None:
+def write_timeline(job: Job, step: StepTimeline, given: Given) -> None:
     """Write a step's course as traces and, where a plot is asked for, as a figure."""
     from sweeps.traces.write import write_chakra, write_trace
 
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
-    path = Path(given["timeline"])
+    path = Path(given["timeline"] or "")
     differs = abs(step.difference) > ROUNDING
     marks = {MARK: step.step_time} if differs else {}
     if path.suffix == ".et":
@@ -363,11 +363,11 @@ LACKING = {
 
 
 def analysis_job(
-    spec: Mapping[str, Any],
+    spec: Mapping[str, object],
     *,
     command: Sequence[str] = ("sweeps", "analysis"),
     folders: Sequence[Path] = (),
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Job:
     """Make a sweep of training steps ready to run."""
     sweep = read_sweep(spec, bare_is_si=True, folders=folders)

@@ -53,7 +53,7 @@ class Asked:
             return "".join(fitted(lines)).strip("\n")
 
 
-def ask(name: str, arguments: Iterable[Any], options: Mapping[str, Any]) -> Asked:
+def ask(name: str, arguments: Iterable[Any], options: Mapping[str, object]) -> Asked:
     """Ask a command.
 
     Parameters
@@ -109,7 +109,7 @@ def _made_as(result: Any, words: list[str]) -> Any:
     return made
 
 
-def _words(command: click.Command, options: Mapping[str, Any]) -> Iterator[str]:
+def _words(command: click.Command, options: Mapping[str, object]) -> Iterator[str]:
     """Yield the words of a command line that give some options."""
     several = [param for param in command.params if isinstance(param, click.Option)]
     # By what it gives, as sweeps have it, and by each of its names.

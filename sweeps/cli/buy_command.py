@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, isnan
-from typing import Any
+from typing import Any, Unpack, cast
 
 import click
 
@@ -16,6 +16,7 @@ from sweeps import display
 from sweeps.bands import FITS, band_of, band_words, money, percent, three
 from sweeps.cli import flags
 from sweeps.cli.from_file import from_option, reading_lines
+from sweeps.cli.given import Planned, texts_of
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import (
     file_options,
@@ -100,7 +101,7 @@ USUAL_BATCH = "512"
 @show_options(OF_BUY)
 @save_option
 @output_options
-def command(**given: Any) -> int:
+def command(**given: Unpack[Planned]) -> int:
     """GPUs of each machine that train a model on so many tokens in so many days.
 
     For each machine of --hardware the fewest GPUs that make it: plan, days, dollars, energy,
@@ -117,7 +118,7 @@ def command(**given: Any) -> int:
     asked = _asked(given)
     if asked.wish.budget < inf:
         asked = replace(
-            asked, readings=[*asked.readings, *_unpriced(asked.points, given["budget"])]
+            asked, readings=[*asked.readings, *_unpriced(asked.points, str(given["budget"]))]
         )
     out = Output(given, "buy").checked()
     check_folder(given)
@@ -156,21 +157,22 @@ def _searched(asked: Purchase, kept: dict[tuple[str, float], Searched]) -> tuple
 SEVERAL = ("model", "tokens", "days", "gpu_hour_price")
 
 
-def _each_question(given: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _each_question(given: Planned) -> Iterator[Planned]:
     """Yield the options of each question: every model with all tokens, days and prices."""
     # Of several machines prices are a machine's each, and named by it.
     machines = len((given["hardware"] or "").split(","))
     names = [name for name in SEVERAL if machines == 1 or name != "gpu_hour_price"]
-    texts = {name: given[name] for name in names if given.get(name)}
+    typed = texts_of(given, (name for name in names if name in given))
+    texts = {name: text for name, text in typed.items() if text}
     several = {
         name: [text] if "=" in text else [part.strip() for part in text.split(",")]
         for name, text in texts.items()
     }
     for values in itertools.product(*several.values()):
-        yield {**given, **dict(zip(several, values, strict=True))}
+        yield cast("Planned", {**given, **dict(zip(several, values, strict=True))})
 
 
-def _table_of_purchases(questions: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> int:
+def _table_of_purchases(questions: Sequence[Planned], given: Planned) -> int:
     """Answer several questions by a table: what to buy of each machine for each."""
     tell_all(
         [
@@ -201,7 +203,7 @@ def _table_of_purchases(questions: Sequence[Mapping[str, Any]], given: Mapping[s
 
 
 def _lines_of_several(
-    several: Sequence[Bought], every: Sequence[Purchase], questions: Sequence[Mapping[str, Any]]
+    several: Sequence[Bought], every: Sequence[Purchase], questions: Sequence[Mapping[str, object]]
 ) -> Iterator[str]:
     """Yield the table of several purchases: each machine's, the cheapest first."""
     heads = {"model": "model", "tokens": "tokens", "days": "in days", "gpu_hour_price": "USD/h"}
@@ -235,7 +237,7 @@ def _lines_of_several(
 
 
 def _saved(
-    found: Sequence[Offer], asked: Purchase, given: Mapping[str, Any], result: Callable[[], Result]
+    found: Sequence[Offer], asked: Purchase, given: Planned, result: Callable[[], Result]
 ) -> Iterator[str]:
     """Write the launch files of what to buy, and yield which there are."""
     batch = best_batch(found, asked.wish) or found[-1].batch
@@ -280,7 +282,7 @@ def _makes(one: Offer, wish: Wish) -> bool:
     return one.least is not None and not one.least.fails(wish)
 
 
-def _asked(given: Mapping[str, Any]) -> Purchase:
+def _asked(given: Planned) -> Purchase:
     """Return what is wanted, how it was read, what is assumed, and each machine's question."""
     faults: list[str] = []
     tokens = read_number("--tokens", given["tokens"], faults, "tokens")
@@ -294,12 +296,13 @@ def _asked(given: Mapping[str, Any]) -> Purchase:
     ]
     values = {name: text for name, text in every.items() if text is not None}
     own = ("global_batch_size", "sequence_length")
-    values |= {name: given[name] for name in own if given[name] is not None}
+    values |= {name: text for name, text in texts_of(given, own).items() if text is not None}
     readings = [*reading_lines(), *flags.in_tokens(values, flag_of("global_batch_size"))]
     readings += flags.model_notes(values.get("model"), folders_of(given))
     free = not {"global_batch_size", "tokens_per_step"} & values.keys()
     machines = str(values.pop("hardware", "dgx-h100")).split(",")
-    each = {name: _each(name, given.get(name), machines, faults) for name in EACH}
+    typed = texts_of({**dict.fromkeys(EACH), **given}, EACH)
+    each = {name: _each(name, text, machines, faults) for name, text in typed.items()}
     for name in EACH:
         values.pop(name, None)
     if faults or tokens is None or days is None:
@@ -380,7 +383,7 @@ def _each(
     return found
 
 
-def _provenance(every: Sequence[Purchase], given: Mapping[str, Any]) -> dict[str, str]:
+def _provenance(every: Sequence[Purchase], given: Planned) -> dict[str, str]:
     points = [(name, point) for asked in every for name, point in asked.points.items()]
     asked = {name: spec_of(Request(point)) for name, point in points}
     machines = {name: load_hardware(name, point.folders) for name, point in points}

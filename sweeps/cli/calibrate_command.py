@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import click
 
@@ -30,6 +30,7 @@ from sweeps.calibration.report import (
     result_of,
 )
 from sweeps.calibration.screen import fit_lines, rows_lines, screen_lines, source_lines
+from sweeps.cli.given import Measured, texts_of
 from sweeps.cli.options import result_options
 from sweeps.cli.sections import OF_CALIBRATE, more_line, show_options, shown_sections
 from sweeps.cli.typed import Command, folder_option, folders_of
@@ -83,7 +84,7 @@ from sweeps.store.publish import check_output
 @click.option("--strict", is_flag=True, help="Exit code 1 unless every test is healthy.")
 @show_options(OF_CALIBRATE)
 @click.option("--verbose", "-v", is_flag=True, help="As --show fit,rows.")
-def command(logs: tuple[str, ...], **given: Any) -> int:
+def command(logs: tuple[str, ...], **given: Unpack[Measured]) -> int:
     """Fit a library's constants on a machine to logs of nccl-tests, and judge them.
 
     Every command takes the file that --write writes as --hardware. LOG is what nccl-tests,
@@ -101,7 +102,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     request = CalibrationRequest(
         logs=logs,
         hardware=given["hardware"] or "",
-        algorithm=given["algorithm"],
+        algorithm=str(given["algorithm"]),
         operation=given["op"],
         ranks=given["ranks"] or 0,
         gpus_per_node=given["gpus_per_node"] or 0,
@@ -113,10 +114,11 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     )
     found = calibrate(request)
     if all(case.nodes == 1 for case in found.cases):
-        for name in ("nics_per_node", "inter_bandwidth", *([] if written else ["fabric"])):
-            if given[name]:
+        between = ("nics_per_node", "inter_bandwidth", *([] if written else ["fabric"]))
+        for name, text in texts_of(given, between).items():
+            if text:
                 wrong, allowed = "changes nothing: no log is of several nodes", "leave it out"
-                refuse(f"--{name.replace('_', '-')}", given[name], wrong, allowed)
+                refuse(f"--{name.replace('_', '-')}", text, wrong, allowed)
     result = result_of(found, given)
     out.deliver(result, _lines(found, given), draw=lambda stem: _draw(found, stem))
     if written is not None:
@@ -127,7 +129,7 @@ def command(logs: tuple[str, ...], **given: Any) -> int:
     return int(given["strict"] and not (healthy and whole))
 
 
-def _network(given: Mapping[str, Any]) -> Given:
+def _network(given: Measured) -> Given:
     """Return what is said of the network and of the library."""
     rate = 0.0
     if text := given["inter_bandwidth"]:
@@ -158,7 +160,7 @@ def _check(out: Output) -> None:
         check_output(figure, overwrite=out.given["overwrite"])
 
 
-def _lines(found: Calibration, given: Mapping[str, Any]) -> Iterator[str]:
+def _lines(found: Calibration, given: Measured) -> Iterator[str]:
     """Yield what people read."""
     yield from screen_lines(found)
     yield ""
@@ -203,16 +205,16 @@ OF_COLLECTIVES, OF_MFU = ("ranks", "nodes", "sizes", "fabric"), ("model", "preci
 @click.option("--model", metavar="NAME", help="The model whose MFU it is (llama3-70b).")
 @click.option("--precision", metavar="NAME", help="Of the runs: bf16 (default), fp8, ..")
 @result_options
-def normal_command(what: str, **given: Any) -> int:
+def normal_command(what: str, **given: Unpack[Measured]) -> int:
     """What is normal: of a collective's times by message size, or of a training run's MFU.
 
     Bands are of published curves and runs of the same class; 'sweeps calibrate' judges by them.
     """
     strange = OF_COLLECTIVES if what == "mfu" else OF_MFU
-    for name in strange:
-        if given[name] is not None:
+    for name, text in texts_of(given, strange).items():
+        if text is not None:
             flag = "--M" if name == "sizes" else f"--{name}"
-            refuse(flag, given[name], f"doesn't apply to {what}", "leave it out")
+            refuse(flag, text, f"doesn't apply to {what}", "leave it out")
     out = Output(given, f"normal-{what}").checked()
     found = _normal(what, given)
     result = found.result(given)
@@ -225,7 +227,7 @@ def normal_command(what: str, **given: Any) -> int:
     return 0
 
 
-def _normal(what: str, given: dict[str, Any]) -> Normal:
+def _normal(what: str, given: Measured) -> Normal:
     hardware = given["hardware"] or LABELS["hardware"].default
     if what == "mfu":
         precision = given["precision"] or LABELS["precision"].default

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout, suppress
 from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -17,10 +17,11 @@ from overhead.labels import LABELS
 from overhead.model.order import NUMBERS
 from overhead.quantity import VOCABULARY
 from sweeps.bands import brief, in_powers_of_two, percent
+from sweeps.cli.given import Given
 from sweeps.cli.kept import keep
 from sweeps.cli.presets import preset_text
 from sweeps.cli.sections import OF_CATALOG, show_options, wrapped
-from sweeps.cli.typed import OWN, Command, folder_option, folders_of
+from sweeps.cli.typed import OTHER_FOLDERS, Command, folder_option, folders_of
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.own_formulas import load_formulas
 from sweeps.result import (
@@ -84,7 +85,7 @@ PASS = (
 def command(
     names: tuple[str, ...],
     seq_length: str | None,
-    **given: Any,
+    **given: Unpack[Given],
 ) -> int:
     """List machines, models, frameworks, presets and libraries; with NAMES, what each has.
 
@@ -93,7 +94,8 @@ def command(
     """
     from sweeps.spec.framework import Framework
 
-    machines, models, frameworks = (folders_of(given, kind) for kind in OWN)
+    machines = folders_of(given)
+    models, frameworks = (folders_of(given, one) for one in OTHER_FOLDERS)
     whole = bool(given["show"])
     if not names:
         released = presets_of("", frameworks)
@@ -426,7 +428,7 @@ def schema_command(what: str) -> int:
 
 
 def _table(
-    properties: Mapping[str, Any], *, required: Sequence[str] = (), more: Any = False
+    properties: Mapping[str, object], *, required: Sequence[str] = (), more: Any = False
 ) -> Schema:
     return {
         "type": "object",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Unpack
 
 import click
 import numpy as np
@@ -21,6 +21,7 @@ from sweeps.asked import command_line
 from sweeps.bands import UNKNOWN, band_words, percent
 from sweeps.cli import flags
 from sweeps.cli.derivation import Derivation, evaluated, same
+from sweeps.cli.given import Given
 from sweeps.cli.numbers import SHORT, shown
 from sweeps.cli.options import (
     check_taken,
@@ -47,7 +48,7 @@ from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.impossible import LARGEST, impossible, too_many
 from sweeps.job import BOUND, Job, prepare
-from sweeps.result import Result
+from sweeps.result import Record, Result
 from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
 
 
@@ -57,7 +58,7 @@ from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
 @show_options(OF_COLLECTIVE)
 @sensitivity_option("time")
 @output_options
-def command(**given: Any) -> int:
+def command(**given: Unpack[Given]) -> int:
     """Cost of a collective operation on a network.
 
     One value for every argument prints a report; several print a table.
@@ -85,7 +86,7 @@ def command(**given: Any) -> int:
     if any(case.algorithms for case in job.program.cases):
         check_taken(job, options, folders)
     if given["sensitivity"] is not None:
-        show_sensitivity(job, given, "collective")
+        show_sensitivity(job, given, "collective", str(given["sensitivity"]))
         return 0
     out = Output(given, "collective")
     show = wanted_sections(given, OF_COLLECTIVE)
@@ -119,7 +120,7 @@ def screen(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
 # The report of one cell for a person: values, and what they come from.
 
 
-def report(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
+def report(job: Job, record: Record) -> Iterator[str]:
     """Yield the report's lines."""
     constants, labels = _cell(job)
     texts = job.program.faults.texts
@@ -155,7 +156,7 @@ def report(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _answer(
-    record: Mapping[str, Any],
+    record: Record,
     constants: Mapping[str, float],
     labels: Mapping[str, str],
     band: tuple[str, str],
@@ -330,7 +331,7 @@ def statement_lines(job: Job) -> Iterator[str]:
         yield f"  source  {algorithm.reference}"
 
 
-def _terms(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
+def _terms(job: Job, record: Record) -> Iterator[str]:
     (case,) = job.program.cases
     algorithm = next(a for a in case.algorithms if a.name == record["chosen_algorithm"])
     scope = _of_algorithm(job, algorithm)

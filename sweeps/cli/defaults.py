@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from math import isnan
-from typing import Any
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
@@ -17,8 +16,8 @@ from sweeps.spec.sweep import read_sweep
 # Questions of which the answers are compared: in a node, in several, and on a machine that differs
 # in all that machines decide.
 FEW, MANY, OTHER = 8, 16, "tpu-v5p"
-OPERATION: Mapping[str, Any] = {"message_bytes": 1e9}
-STEP: Mapping[str, Any] = {"model": "llama3-8b", "sequence_length": 4096}
+OPERATION: Mapping[str, object] = {"message_bytes": 1e9}
+STEP: Mapping[str, object] = {"model": "llama3-8b", "sequence_length": 4096}
 WHOSE = {"hardware": "the machine's", "framework": "the framework's", "model": "the model's"}
 
 
@@ -55,7 +54,7 @@ def _answers(*, training: bool) -> tuple[Resolved, Resolved, Resolved]:
     return _taken(usual), _taken(few), _taken(other)
 
 
-def _taken(constants: Mapping[str, Any]) -> Resolved:
+def _taken(constants: Mapping[str, object]) -> Resolved:
     spec = {"title": "What is taken", "constants": constants}
     return resolve(read_sweep(spec, bare_is_si=True, folders=()))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from sweeps.blocks.estimate import Estimate, lines
 from sweeps.blocks.run import Means, clear, write_sweep
+from sweeps.cli.given import Given
 from sweeps.cli.progress import progress_to, tell_drawn
 from sweeps.cli.sections import first_rows
 from sweeps.engine.grid import SUBJECT
@@ -30,10 +31,10 @@ from sweeps.store.publish import NewFile, check_output, system_calls
 if TYPE_CHECKING:
     import xarray as xr
 
-Figures = Sequence[Mapping[str, Any]]
+Figures = Sequence[Mapping[str, object]]
 
 
-def store(result: Result, path: Path, given: Mapping[str, Any]) -> int:
+def store(result: Result, path: Path, given: Given) -> int:
     """Write a result as a dataset; return its bytes."""
     with progress_to(path) as progress:
         written = write(
@@ -47,7 +48,7 @@ def store(result: Result, path: Path, given: Mapping[str, Any]) -> int:
     return written.nbytes
 
 
-def run_to(job: Job, path: Path, given: Mapping[str, Any], notes: TextIO) -> int:
+def run_to(job: Job, path: Path, given: Given, notes: TextIO) -> int:
     """Evaluate a job block by block into a dataset; return its bytes."""
     zarr = given.get("kind") == "zarr"
     check_output(path, overwrite=bool(given["overwrite"]), folder=zarr)

@@ -7,7 +7,7 @@ of the vocabulary and of the labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from overhead.labels import LABELS
 from overhead.plan import PLAN as PLAN_CONDITIONS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.from_file import FROM, files_in, found_in, read_files
+from sweeps.cli.given import Options, texts_of
 from sweeps.cli.typed import TYPED, Command, flag_of, flags_of, occurrences
 from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.spec.names import quantity_of
@@ -289,18 +290,19 @@ def options(*names: str) -> Callable[[Decorated], Decorated]:
     return add
 
 
-def given_options(given: Mapping[str, Any], usual: Iterable[str]) -> dict[str, str | None]:
+def given_options(given: Options, usual: Iterable[str]) -> dict[str, str | None]:
     """Return what the options give, by quantity or label, the usual ones and others."""
     context = click.get_current_context(silent=True)
     more = [str(one.name) for one in context.meta.get(EXTRA, ())] if context else []
-    found = {name: read(name, given[name]) for name in (*usual, *more)}
+    texts = texts_of(given, (*usual, *more))
+    found = {name: read(name, text) for name, text in texts.items()}
     slow = [(n, t) for n, t in found.items() if n.endswith(("bandwidth", "latency")) and t]
     faults = [line for name, text in slow for line in _slow(name, text)]
     tell_all(faults)
     return found
 
 
-def typed_options(given: Mapping[str, Any], usual: Iterable[str]) -> dict[str, str | None]:
+def typed_options(given: Options, usual: Iterable[str]) -> dict[str, str | None]:
     """Return what was typed, as `given_options` does: what a launch file says may be idle here."""
     found = found_in(click.get_current_context(silent=True))
     taken = found.taken if found else {}

@@ -6,12 +6,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
 from overhead.hops import SWITCHING
 from overhead.labels import NCCL
+from sweeps.cli.given import Given, Hops, texts_of
 from sweeps.cli.options import output_options, value_options
 from sweeps.cli.sections import (
     OF_HOPS,
@@ -97,7 +98,7 @@ LINKS = tuple(
 @click.option("--messages", is_flag=True, help="Records of messages, not of strategies.")
 @show_options(OF_HOPS)
 @output_options
-def command(**given: Any) -> int:
+def command(**given: Unpack[Hops]) -> int:
     """Latency and energy over typed hops, per strategy and per message.
 
     Data, tensor and pipeline parallelism, alone and combined, of one layer or all, over links of
@@ -111,7 +112,8 @@ def command(**given: Any) -> int:
         allowed = "--output FILE.nc or --plot, too"
         refuse("--M", given["message_bytes"], wrong, allowed)
     study = _study(given)
-    asked = {name: str(given[name]) for _, name, _ in (*FLAGS, *LINKS) if given[name] is not None}
+    texts = texts_of(given, (name for _, name, _ in (*FLAGS, *LINKS)))
+    asked = {name: text for name, text in texts.items() if text is not None}
     # What can't be printed isn't written either.
     result = result_of(study, asked, given, messages=given["messages"])
     lines = [] if out.programs else list(_lines(study, wanted_sections(given, OF_HOPS)))
@@ -119,7 +121,7 @@ def command(**given: Any) -> int:
     return 0
 
 
-def run_study(path: Path, given: Mapping[str, Any]) -> int:
+def run_study(path: Path, given: Given) -> int:
     """Run a study's spec as ``sweeps run`` does a sweep: dataset, report and charts."""
     study = read_study(path, folders_of(given))
     if given["dry_run"]:
@@ -142,7 +144,7 @@ def _lines(study: HopStudy, show: Sequence[str]) -> Iterator[str]:
     yield from shown_sections(show, bodies)
 
 
-def _study(given: Mapping[str, Any]) -> HopStudy:
+def _study(given: Hops) -> HopStudy:
     """Return the study that is asked for: the spec's, changed by flags."""
     folders = folders_of(given)
     study = read_study(find_study(given["spec"] or DEFAULT), folders)
@@ -153,24 +155,21 @@ def _study(given: Mapping[str, Any]) -> HopStudy:
     if given["model"] is not None or given["hardware"] is not None:
         changes["title"] = f"{given['model'] or study.model.name} on typed hops"
         changes["summary"] = ""
+    texts = texts_of(given, (option for _, option, _ in FLAGS))
+    several = ("sequence_length", "data_parallel", "tensor_parallel", "message_bytes")
     for names, option, _ in FLAGS:
         quantity = {"data_parallel": "ranks", "tensor_parallel": "ranks"}.get(option, option)
-        if given[option] is None or option not in (
-            "sequence_length",
-            "data_parallel",
-            "tensor_parallel",
-            "message_bytes",
-        ):
+        if texts[option] is None or option not in several:
             continue
-        values = faults.of(numbers_of, quantity, given[option], names[0])
+        values = faults.of(numbers_of, quantity, texts[option], names[0])
         if values is not None:
             whole = quantity == "ranks"
             changes[option] = tuple(int(n) for n in values) if whole else values
     for option in ("gradient_bytes", "activation_bytes"):
-        name = option if given[option] is not None else "element_bytes"
-        if given[name] is not None:
+        name = option if texts[option] is not None else "element_bytes"
+        if (text := texts[name]) is not None:
             flag = f"--{name.replace('_', '-')}"
-            value = faults.of(_one, "activation_bytes", given[name], flag)
+            value = faults.of(_one, "activation_bytes", text, flag)
             changes[option] = 2.0 if value is None else value
     if given["layers"] is not None:
         if given["layers"] not in LAYERS:
@@ -201,7 +200,7 @@ def _combined(text: str) -> tuple[tuple[int, int], ...]:
     return found
 
 
-def _cases(study: HopStudy, given: Mapping[str, Any], folders: list[Path]) -> tuple[Scenario, ...]:
+def _cases(study: HopStudy, given: Given, folders: list[Path]) -> tuple[Scenario, ...]:
     """Return the study's cases, or one for each machine and switching that is given."""
     cases = study.cases
     if given["hardware"] is not None or given["model"] is not None:
@@ -220,20 +219,20 @@ def _cases(study: HopStudy, given: Mapping[str, Any], folders: list[Path]) -> tu
             )
             for name in map(str.strip, names)
         )
-    changed: dict[str, Any] = {}
+    changed: dict[str, object] = {}
     if given["wiring"] is not None:
         (changed["wiring"],) = names_of(given["wiring"], WIRINGS, "--wiring")[:1]
         # What a case calls its links is of the wiring that it has.
         changed["link_names"] = ()
-    own = {name: flag for (flag, *_), name, _ in LINKS if given[name] is not None}
+    texts = texts_of(given, (name for _, name, _ in LINKS))
+    own = {name: (flag, text) for (flag, *_), name, _ in LINKS if (text := texts[name]) is not None}
     if own:
-        changed["given"] = {name: _one(name, given[name], flag) for name, flag in own.items()}
+        changed["given"] = {name: _one(name, text, flag) for name, (flag, text) in own.items()}
     if changed:
-        first = next(iter(own), "wiring")
-        flag = own.get(first, "--wiring")
-        _refuse_own_networks(cases, flag, given[first], "has its links in its file")
+        flag, text = next(iter(own.values()), ("--wiring", str(given["wiring"])))
+        _refuse_own_networks(cases, flag, text, "has its links in its file")
         cases = tuple(on_machine(case, **changed) for case in cases)
-        _check_levels(cases, own, given)
+        _check_levels(cases, own)
     if given["tensor"] is not None:
         (tensor,) = names_of(given["tensor"], TENSOR, "--tensor")[:1]
         cases = tuple(replace(case, tensor=tensor) for case in cases)
@@ -263,12 +262,10 @@ def _refuse_own_networks(cases: Sequence[Scenario], flag: str, text: str, why: s
         refuse(flag, text, wrong, "--hardware, or a study of machines")
 
 
-def _check_levels(
-    cases: Sequence[Scenario], own: Mapping[str, str], given: Mapping[str, Any]
-) -> None:
+def _check_levels(cases: Sequence[Scenario], own: Mapping[str, tuple[str, str]]) -> None:
     """Refuse a figure of links that no case has."""
     lines = []
-    for name, flag in own.items():
+    for name, (flag, text) in own.items():
         level = next(level for level in LEVELS if name.startswith(f"{level}_"))
         known = [load_hardware(case.where, case.folders).figures for case in cases]
         there = any(f"{level}_bandwidth" in one or f"{level}_bandwidth" in own for one in known)
@@ -277,7 +274,7 @@ def _check_levels(
         if not there:
             wrong = f"there is no link {LEVELS[level]}"
             allowed = "a machine that has it" + (", --wiring rails" if level == "gpu_nic" else "")
-            lines.append(fault(flag, given[name], wrong, allowed))
+            lines.append(fault(flag, text, wrong, allowed))
     tell_all(lines)
 
 

@@ -22,7 +22,7 @@ class Kept:
     result: Result | Job | Callable[[], Result] | None = None
     records: Result | None = None  # What rows would hold, where that is known apart
     # Figures as a spec declares them, or what gives those that suit a dataset
-    figures: Sequence[Mapping[str, Any]] | Callable[[Any], Any] | None = None
+    figures: Sequence[Mapping[str, object]] | Callable[[Any], Any] | None = None
     draw: Callable[[Path], Iterable[Path]] | None = None  # Or what draws them beside a file
     sections: Mapping[str, Callable[[], Iterable[str]]] = field(default_factory=dict)
     listed: Callable[[], Result] | None = None  # Rows of what it lists, made when asked for

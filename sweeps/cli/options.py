@@ -13,6 +13,7 @@ import numpy as np
 from overhead.labels import LABELS
 from overhead.model.order import NUMBERS, pattern_of
 from sweeps.bands import written
+from sweeps.cli.given import Given
 from sweeps.cli.presets import from_preset, preset_lines
 from sweeps.cli.sections import wrapped
 from sweeps.cli.typed import flag_of, folder_option, folders_of
@@ -30,6 +31,7 @@ from sweeps.idle import (
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, words_of
 from sweeps.result import prose, stored_as
+from sweeps.spec.keywords import Stated
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
@@ -37,6 +39,8 @@ from sweeps.wrapping import wrap
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from sweeps.spec.reduction import Reduction
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -89,13 +93,13 @@ def sensitivity_option(usual: str) -> Callable[[Command], Command]:
     )
 
 
-def show_sensitivity(job: Job, given: Mapping[str, Any], name: str) -> None:
-    """Write and show what constants move a job's answer by."""
+def show_sensitivity(job: Job, given: Given, name: str, asked: str | Reduction) -> None:
+    """Write and show what constants move a quantity by, or the result of a reduction."""
     from sweeps.cli.write import Output
     from sweeps.error_bar import sensitivity_of
 
     out = Output(given, f"{name}-sensitivity")
-    found = sensitivity_of(job, given["sensitivity"], folders_of(given))
+    found = sensitivity_of(job, asked, folders_of(given))
     out.deliver(found.result(given), found.lines(every=bool(given["verbose"])))
 
 
@@ -110,16 +114,16 @@ def value_options(rows: Iterable[tuple[Sequence[str], str, str]]) -> Callable[[C
     return add
 
 
-def sweep_of_options(given: Mapping[str, str | None], title: str) -> dict[str, Any]:
+def sweep_of_options(given: Mapping[str, str | None], title: str) -> Stated:
     """Make of options what a spec file would state."""
-    axes: dict[str, Any] = {}
-    constants: dict[str, Any] = {}
+    axes: dict[str, object] = {}
+    constants: dict[str, object] = {}
     for name, text in given.items():
         if text is None:
             continue
         many = "," in text or ":" in text or text.strip() == "all"
         (axes if many else constants)[name] = text
-    spec: dict[str, Any] = {"title": title}
+    spec: Stated = {"title": title}
     if axes:
         spec["axes"] = axes
     if constants:
@@ -127,7 +131,7 @@ def sweep_of_options(given: Mapping[str, str | None], title: str) -> dict[str, A
     return spec
 
 
-def file_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def file_options(given: Given) -> dict[str, object]:
     """Return the options that decide a file's contents, for its fingerprint."""
     formulas = [Path(path).read_text(encoding="utf-8") for path in given["formulas"]]
     kind = {"format": "zarr"} if given.get("kind") == "zarr" else {}

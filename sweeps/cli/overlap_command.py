@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, Unpack
 
 import click
 
@@ -19,6 +19,7 @@ from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.asked import command_line
 from sweeps.bands import percent
+from sweeps.cli.given import Given, texts_of
 from sweeps.cli.kept import keep
 from sweeps.cli.options import (
     default_lines,
@@ -57,7 +58,7 @@ from sweeps.overlap_case import (
 from sweeps.plots.data import worded
 from sweeps.plots.style import plain, unbroken
 from sweeps.plots.timeline import draw_stages, draw_timelines, draw_traces
-from sweeps.result import table_lines
+from sweeps.result import Record, table_lines
 from sweeps.spec.units import format_quantity, parse_quantity
 from sweeps.traces.patterns import load_patterns
 from sweeps.traces.ranks import Ranks, analyse_files, result_of
@@ -87,7 +88,7 @@ ROUNDING = 1e-9
 @click.option("--timeline", metavar="FILE.json", help="Predicted course, as a Chrome trace.")
 @show_options(OF_OVERLAP)
 @output_options
-def command(**given: Any) -> int:
+def command(**given: Unpack[Given]) -> int:
     """Overlap of computation and communication.
 
     One value for every argument prints a report; several print a table.  Kinds: two_durations
@@ -99,7 +100,7 @@ def command(**given: Any) -> int:
     from sweeps.own_formulas import load_formulas
 
     load_formulas(given["formulas"])
-    asked = {name: given[name] for name in (*CHOSEN, *(name for _, name, _ in FLAGS))}
+    asked = texts_of(given, (*CHOSEN, *(name for _, name, _ in FLAGS)))
     job = job_of(
         asked,
         given["hardware"],
@@ -161,7 +162,7 @@ def _lines(job: Job, show: Sequence[str], readings: Sequence[str]) -> Iterable[s
     yield from shown_sections(show, bodies)
 
 
-def _cells(job: Job) -> Iterator[dict[str, Any]]:
+def _cells(job: Job) -> Iterator[dict[str, object]]:
     """Yield what each cell has: labels, what is given once, coordinates, outputs, status."""
     constants = {name: float(value) for name, value in job.sweep.constants.items()}
     for record in job.evaluated().values():
@@ -170,13 +171,13 @@ def _cells(job: Job) -> Iterator[dict[str, Any]]:
         yield {**labels, **constants, **record}
 
 
-def _records(job: Job) -> Iterator[dict[str, Any]]:
+def _records(job: Job) -> Iterator[dict[str, object]]:
     """Yield cells with the names that programs know: times in seconds."""
     for cell in _cells(job):
         yield {f"{name}_s" if name.endswith("_time") else name: v for name, v in cell.items()}
 
 
-def _rows(job: Job) -> Iterator[dict[str, Any]]:
+def _rows(job: Job) -> Iterator[dict[str, object]]:
     """Yield what a table for people shows."""
     hidden = {
         "ideal_overlapped_time",
@@ -192,7 +193,7 @@ def _rows(job: Job) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _gain(rows: Sequence[Mapping[str, Any]], sure: str) -> str:
+def _gain(rows: Sequence[Record], sure: str) -> str:
     """Return the answer in a line: where overlap gains most and least."""
     from sweeps.result import shown
 
@@ -201,7 +202,7 @@ def _gain(rows: Sequence[Mapping[str, Any]], sure: str) -> str:
         return f"overlap gains nothing in any of {len(rows)} cases ({sure})"
     asked = [*itertools.takewhile(lambda name: name != "overlapped_time", done[0])]
 
-    def place(row: Mapping[str, Any]) -> str:
+    def place(row: Record) -> str:
         texts = {name: shown(name, row[name]) for name in asked}
         return ", ".join(
             text if isinstance(row[name], str) else f"{name.replace('_', ' ')} {text}"
@@ -293,7 +294,7 @@ def _courses(job: Job) -> dict[str, list[Span]]:
     return courses
 
 
-def _draw(job: Job, courses: Mapping[str, list[Span]], given: Mapping[str, Any]) -> None:
+def _draw(job: Job, courses: Mapping[str, list[Span]], given: Given) -> None:
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
     if given["timeline"]:
         from sweeps.traces.write import write_trace
@@ -382,7 +383,7 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
 @click.option("--window", metavar="START:END", help="What the timeline shows, such as 0:20ms.")
 @result_options
 @show_options(OF_TRACE)
-def trace_command(files: tuple[str, ...], **given: Any) -> int:
+def trace_command(files: tuple[str, ...], **given: Unpack[Given]) -> int:
     """Say how GPUs spent their time: PyTorch profiler traces, .json or .json.gz, one a rank.
 
     FILE may be a folder as the profiler writes it: the last trace of each worker is read.
@@ -397,14 +398,14 @@ def trace_command(files: tuple[str, ...], **given: Any) -> int:
         files, given["mode"], patterns=patterns, include_last_step=given["include_last_step"]
     )
     if window is not None and window[0] >= max(overlap.end_to_end for overlap in ranks.overlaps):
-        _refuse_window(given["window"], "is after the last GPU work")
+        _refuse_window(str(given["window"]), "is after the last GPU work")
     result = result_of(ranks, given)
     lines = _rank_lines(ranks, wanted_sections(given, OF_TRACE))
     out.deliver(result, lines, draw=lambda stem: draw_traces(ranks, stem, window))
     return 0
 
 
-def _window(given: dict[str, Any]) -> tuple[float, float] | None:
+def _window(given: Given) -> tuple[float, float] | None:
     """Read what the timeline is to show; check options that go together."""
     if given["include_last_step"] and given["mode"] != "hta":
         refuse("--include-last-step", "set", "the full mode leaves out no step", "--mode hta")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from overhead.quantity import VOCABULARY
 from sweeps.bands import change_by, percent
+from sweeps.cli.given import Planned, texts_of
 from sweeps.cli.plan_question import CALCULATED, Asked
 from sweeps.cli.typed import flag_of
 from sweeps.cli.write import Output
@@ -53,7 +53,7 @@ NUMBERS = {
 WHOLE = ("world_size", "global_batch_size", "sequence_length")
 
 
-def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
+def calculator(asked: Asked, given: Planned) -> int:
     """Answer the calculator's question."""
     out = Output(given, "calculator").checked()
     clusters = list(_clusters(asked, given))
@@ -74,7 +74,7 @@ def calculator(asked: Asked, given: Mapping[str, Any]) -> int:
     return 0 if fine else 1
 
 
-def planned(asked: Asked, given: Mapping[str, Any]) -> Asked:
+def planned(asked: Asked, given: Planned) -> Asked:
     """Return the calculator's question as one of whole plans, on its sizes of layers."""
     clusters = list(_clusters(asked, given))
     if len({cluster.parameters for cluster in clusters}) > 1:
@@ -111,7 +111,7 @@ def _invented(sizes: Mapping[str, float]) -> str:
     )
 
 
-def _clusters(asked: Asked, given: Mapping[str, Any]) -> Iterator[Cluster]:
+def _clusters(asked: Asked, given: Planned) -> Iterator[Cluster]:
     """Yield the questions: one for every combination of values."""
     columns = []
     tokens = asked.given.get("tokens_per_step")
@@ -156,12 +156,12 @@ def _one(name: str, text: str) -> float:
     return float(values[0])
 
 
-def _records(one: Calculation) -> Iterator[dict[str, Any]]:
+def _records(one: Calculation) -> Iterator[dict[str, object]]:
     for row in one.rows:
         yield _record(one.cluster, row, recommended=row is one.recommended)
 
 
-def _record(cluster: Cluster, row: Row, *, recommended: bool) -> dict[str, Any]:
+def _record(cluster: Cluster, row: Row, *, recommended: bool) -> dict[str, object]:
     return {
         "parameters": cluster.parameters,
         "world_size": cluster.gpus,
@@ -182,7 +182,7 @@ def _record(cluster: Cluster, row: Row, *, recommended: bool) -> dict[str, Any]:
     }
 
 
-def _of_script(cluster: Cluster, rows: Sequence[ScriptRow], row: ScriptRow) -> dict[str, Any]:
+def _of_script(cluster: Cluster, rows: Sequence[ScriptRow], row: ScriptRow) -> dict[str, object]:
     """Return the record of a row of the script: recommended and feasible are its own words."""
     plain = _record(cluster, row.ours, recommended=row is script_choice(rows))
     volumes = {f"script_{name}_volume_bytes": 1e9 * volume for name, volume in row.volumes.items()}
@@ -236,15 +236,15 @@ SCRIPT_FIELDS = (
 
 
 def _result(
-    records: Sequence[dict[str, Any]],
+    records: Sequence[dict[str, object]],
     named: Sequence[Field],
     asked: Asked,
-    given: Mapping[str, Any],
+    given: Planned,
 ) -> Result:
     """Return the rows of all questions, with where their inputs come from."""
-    fields = []
+    fields, texts = [], texts_of(given, NUMBERS)
     for name, units in NUMBERS.items():
-        origin = assumed(None) if given[name] is None else Origin(None, GIVEN)
+        origin = assumed(None) if texts[name] is None else Origin(None, GIVEN)
         record = f"{name}_bytes" if units == "byte" else name
         fields.append(Field(record, name, VOCABULARY[name].meaning, units, origin))
     fields += named

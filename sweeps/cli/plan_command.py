@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import click
 
@@ -16,6 +16,7 @@ from sweeps import display
 from sweeps.bands import bands_words
 from sweeps.cli import flags
 from sweeps.cli.from_file import found_in, from_option, reading_lines
+from sweeps.cli.given import Options, Planned, texts_of
 from sweeps.cli.kept import keep
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import (
@@ -84,7 +85,7 @@ SHAPES = tuple(
     if flags.SECTION_OF[name] == flags.BATCH and name not in ("model", "tokens_per_step")
 )
 # Options of this command that the calculator's table hasn't, with what they are if not given.
-PLANNED: dict[str, Any] = {
+PLANNED: dict[str, object] = {
     **dict.fromkeys(("explain", "measured_plan", "lost_nodes", "tokens", "days", "top")),
     "objective": "time",
     "show": (),
@@ -176,17 +177,18 @@ def plan_options(command: Command) -> Command:
     return command
 
 
-def read_options(given: Mapping[str, Any]) -> Asked:
+def read_options(given: Planned) -> Asked:
     """Read what click gives."""
     model = given["model"] is not None
-    shaped = [name for name in SHAPES if given[name] is not None]
+    shaped = [name for name, text in texts_of(given, SHAPES).items() if text is not None]
     counted = given["parameters"] is not None
     calculator = not model and (counted or not {"heads", "vocabulary_size"} & set(shaped))
     faults = list(_contradictions(given, model=model, calculator=calculator))
     assumed: list[str] = []
     values: dict[str, str] = {}
+    texts = texts_of(given, (name for _, name, *_ in SEED_FLAGS))
     for _, name, default, _ in SEED_FLAGS:
-        text = given[name]
+        text = texts[name]
         if name == "world_size" and text is None and given["nodes"] is not None:
             continue
         if text is None and (calculator or name in ("world_size", "global_batch_size")):
@@ -240,7 +242,7 @@ def _gpus(values: Mapping[str, str], folders: Sequence[Path]) -> str:
     return ",".join(f"{count:g}" for count in counts)
 
 
-def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) -> Iterator[str]:
+def _contradictions(given: Planned, *, model: bool, calculator: bool) -> Iterator[str]:
     if model and given["parameters"] is not None:
         wrong = "can't be given with --model, whose shapes give it"
         yield fault(flag_of("parameters"), given["parameters"], wrong, "one of the two")
@@ -260,7 +262,7 @@ def _contradictions(given: Mapping[str, Any], *, model: bool, calculator: bool) 
             )
 
 
-def _of_planner(given: Mapping[str, Any]) -> dict[str, Any]:
+def _of_planner(given: Planned) -> dict[str, object]:
     """Return the options given that the calculator's table hasn't: a whole plan has them."""
     kept = (*CALCULATED, "tokens_per_step", "nodes")
     found: dict[str, Any] = {
@@ -268,13 +270,14 @@ def _of_planner(given: Mapping[str, Any]) -> dict[str, Any]:
         for name, text in flags.given_options(given, OTHERS).items()
         if text is not None and name not in kept
     }
-    several = {name: given[name] for name, usual in PLANNED.items() if given[name] != usual}
+    every: Options = given
+    several = {name: every[name] for name, usual in PLANNED.items() if every[name] != usual}
     if given["tree_algo"]:
         several["tree_algo"] = "set"
     return found | {flag_of(name): value for name, value in several.items()}
 
 
-def _others(given: Mapping[str, Any]) -> dict[str, str]:
+def _others(given: Planned) -> dict[str, str]:
     """Return the other options that were given, as a sweep has them."""
     every = flags.given_options(given, OTHERS)
     others = {name: text for name, text in every.items() if text is not None}
@@ -328,7 +331,7 @@ def read_number(flag: str, text: str | None, faults: list[str], unit: str) -> fl
 @click.command(flags.SEARCH, cls=flags.SweepCommand)
 @plan_options
 @output_options
-def command(**given: Any) -> int:
+def command(**given: Unpack[Planned]) -> int:
     """The best parallel plan for a model on a machine, and why.
 
     One value for every argument prints a report; several, such as --gpus 64:4096:x2, the best plan
@@ -352,14 +355,14 @@ def command(**given: Any) -> int:
     return _one(request, asked, given)
 
 
-def _request(asked: Asked, given: Mapping[str, Any]) -> Request:
+def _request(asked: Asked, given: Planned) -> Request:
     threshold = parse_quantity(
         given["memory_threshold"], "1", field=flag_of("memory_threshold"), bare_is_si=True
     )
     folders = folders_of(given)
     return read_request(
         asked.given,
-        objective=given["objective"],
+        objective=str(given["objective"]),
         threshold=threshold,
         folders=folders,
         usual_length=USUAL_LENGTH,
@@ -381,7 +384,7 @@ def check_options_used(points: Iterable[Point], asked: Mapping[str, str], *, run
     check_used(points, {name: asked[name] for name in asked if name in typed}, run=run)
 
 
-def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
+def _one(request: Request, asked: Asked, given: Planned) -> int:
     """Answer a question at one point."""
     from sweeps.cli.plan_report import answer_lines, nothing_lines, question, reached
 
@@ -412,7 +415,7 @@ def _one(request: Request, asked: Asked, given: dict[str, Any]) -> int:
         lines = survival_lines(found, lasting, every=given["verbose"])
         out.deliver(lasting.own.result(given, lasting.columns()), lines)
         return 0
-    result = cache(lambda: plans.result(given, formulas=file_options(given)["formulas"]))
+    result = cache(lambda: plans.result(given, formulas=str(file_options(given)["formulas"])))
     lines = answer_lines(found, asked, given)
     out.deliver(result, lines, lambda dataset: _figures(dataset, plans))
     best = found.main[0]
@@ -439,7 +442,7 @@ UNEXPLAINED = (
 )
 
 
-def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed: str) -> None:
+def _refuse(given: Planned, names: Sequence[str], wrong: str, allowed: str) -> None:
     """Refuse those of some options that are given: they would do nothing."""
     values = {name: given.get(name, given.get(f"as_{name}")) for name in names}
     faults = [
@@ -450,7 +453,7 @@ def _refuse(given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed:
     tell_all(faults)
 
 
-def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
+def _many(request: Request, asked: Asked, given: Planned) -> int:
     """Answer a question at many points."""
     one = (
         "explain",
@@ -470,7 +473,7 @@ def _many(request: Request, asked: Asked, given: dict[str, Any]) -> int:
     progress.end()
     plans = Plans(request, best=best)
     keep(found=plans)
-    result = plans.result(given, formulas=file_options(given)["formulas"])
+    result = plans.result(given, formulas=str(file_options(given)["formulas"]))
     lines = _table(plans, result, asked)
     out.deliver(result, lines, lambda dataset: _figures(dataset, plans))
     return 0 if any(best.plans) else 1
@@ -500,7 +503,7 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
         yield f"Defaults: {', '.join(asked.assumed)}"
 
 
-def _figures(dataset: xr.Dataset, plans: Plans) -> Sequence[Mapping[str, Any]]:
+def _figures(dataset: xr.Dataset, plans: Plans) -> Sequence[Mapping[str, object]]:
     """Return the figures of a table: those that suit it, and which plan wins where."""
     from sweeps.plots.defaults import default_figures
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from overhead.analysis import CollectiveReport, collective_reports
 from overhead.communication.operation import DIMENSIONS
 from sweeps import display
 from sweeps.bands import band_of, change_by, percent
+from sweeps.cli.given import Planned
 from sweeps.cli.numbers import shown
 from sweeps.cli.plan_experts import bullets
 from sweeps.cli.plan_question import Asked
@@ -39,7 +40,7 @@ from sweeps.search.search import Detail, details, evaluation
 from sweeps.search.words import bound_by, differences, effects, memory_words
 
 
-def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
+def explain(request: Request, asked: Asked, given: Planned) -> int:
     """Explain a plan: what isn't said of it is chosen as is best for it."""
     point = request.first
     explained = read_request(
@@ -66,7 +67,7 @@ def explain(request: Request, asked: Asked, given: Mapping[str, Any]) -> int:
 
 
 def _lines(
-    own: Answer, detail: Detail, best: Answer, asked: Asked, given: Mapping[str, Any]
+    own: Answer, detail: Detail, best: Answer, asked: Asked, given: Planned
 ) -> Iterator[str]:
     yield reached(detail)
     yield from impossible_lines([detail.plan])

@@ -15,6 +15,7 @@ from sweeps import display
 from sweeps.bands import band_of, brief, change_by, percent, tie, written
 from sweeps.bands import memory_words as fitting
 from sweeps.cli.from_file import setting_lines
+from sweeps.cli.given import Planned
 from sweeps.cli.numbers import shown
 from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words
 from sweeps.cli.plan_experts import bullets, expert_lines
@@ -220,7 +221,7 @@ def impossible_lines(plans: Sequence[Execution | None]) -> Iterator[str]:
         yield from wrapped(line, "  ")
 
 
-def answer_lines(answer: Answer, asked: Asked, given: dict[str, Any]) -> Iterator[str]:
+def answer_lines(answer: Answer, asked: Asked, given: Planned) -> Iterator[str]:
     """Yield the report of a question that has an answer."""
     wanted = wanted_sections(given, OF_PLAN)
     best = answer.main[0]

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack, cast
 
 import click
 import numpy as np
@@ -17,6 +17,7 @@ from sweeps.bands import UNKNOWN, bands_of, in_powers_of_two
 from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
 from sweeps.cli.files import answer_lines, draw_figures, row_lines
+from sweeps.cli.given import Given, Options
 from sweeps.cli.options import (
     default_lines,
     defaults_line,
@@ -100,7 +101,7 @@ MATTERING = ("model", "hardware", "framework", "precision", "software", "collect
     metavar="CONTRACT",
     help="Exit with 3 unless it holds, such as 'step_time < 8 s'.",
 )
-def command(spec: str | None, **given: Any) -> int:
+def command(spec: str | None, **given: Unpack[Given]) -> int:
     """Run a sweep: dataset to outputs/, table to the terminal, and its figures.
 
     SPEC is a path, or the name of a sweep that is shipped; without it these are listed.
@@ -120,7 +121,7 @@ def command(spec: str | None, **given: Any) -> int:
     _check_options(given)
     load_formulas(given["formulas"])
     found = find_sweep(spec)
-    of_study = {**given, "plot": given["plot"] is not False}
+    of_study: Given = {**given, "plot": given["plot"] is not False}
     if is_study(found):
         from sweeps.cli.hops_command import run_study
 
@@ -174,7 +175,7 @@ def _shipped() -> Iterator[str]:
     yield from (f"  {name.ljust(width)}  {title}" for name, title in titles.items())
 
 
-def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
+def _sensitivity(job: Any, given: Given, name: str) -> int:
     """Say what constants move a reduction's result, or the quantity of a single cell, by."""
     idle = {
         "page": False,
@@ -186,28 +187,27 @@ def _sensitivity(job: Any, given: Mapping[str, Any], name: str) -> int:
         "kind": None,
     }
     wrong = "is of the sweep itself"
+    every: Options = given
     faults = [
         fault(
             "--assert" if option == "asserts" else f"--{option}".replace("_", "-"),
-            given[option],
+            every[option],
             wrong,
             "leave it out beside --sensitivity",
         )
         for option, usual in idle.items()
-        if given[option] != usual
+        if every[option] != usual
     ]
     tell_all(faults)
-    asked, own = (
-        given["sensitivity"],
-        {reduction.name: reduction for reduction in job.sweep.reductions},
-    )
+    asked = str(given["sensitivity"])
+    own = {reduction.name: reduction for reduction in job.sweep.reductions}
     if asked not in own and job.program.grid.cells > 1:
         allowed = nearest(asked, own) if own else "a sweep with a reduction, or of one cell"
         refuse("--sensitivity", asked, "is no reduction of this sweep", allowed)
     answer = own.get(asked, asked)
-    found = {"sensitivity": answer, "plot": bool(given["plot"])}
     quantity = asked if answer is asked else own[asked].quantity
-    show_sensitivity(job.of(quantity), {**given, **found}, name)
+    drawn: Given = {**given, "plot": bool(given["plot"])}
+    show_sensitivity(job.of(quantity), drawn, name, answer)
     return 0
 
 
@@ -256,11 +256,12 @@ def measured_words(path: Path) -> str:
         return bands_of(dataset) or UNKNOWN
 
 
-def _check_options(given: Mapping[str, Any]) -> None:
+def _check_options(given: Given) -> None:
     """Refuse options that would do nothing beside one another."""
     if str(given["output"]).endswith(".csv"):
         refuse("--output", given["output"], "no dataset", "FILE.nc, and --csv")
     kind = given["kind"]
+    every: Options = given
     if kind not in (None, *FORMATS):
         refuse("--format", kind, "is unknown", nearest(kind, FORMATS))
     if kind and given["output"] and (kind == "zarr") != given["output"].endswith(".zarr"):
@@ -271,7 +272,7 @@ def _check_options(given: Mapping[str, Any]) -> None:
         ("asserts", "--assert"),
         ("page", "--page"),
     ):
-        if given["dry_run"] and given[name]:
+        if given["dry_run"] and every[name]:
             wrong, allowed = "is of results, and a dry run has none", "one of the two"
             refuse("--dry-run", "set", f"{option} {wrong}", allowed)
 
@@ -291,23 +292,24 @@ OF_SWEEPS = {
 }
 
 
-def _check_of_study(given: Mapping[str, Any], kind: str) -> None:
+def _check_of_study(given: Given, kind: str) -> None:
     """Refuse what does nothing to a study, which has a way of its own."""
     flags = {"settings": "--set"}
+    every: Options = given
     faults = [
         fault(
             flags.get(name, f"--{name.replace('_', '-')}"),
-            given[name],
+            every[name],
             f"is of a sweep of formulas, and this is {kind}",
             "leave it out",
         )
         for name, usual in OF_SWEEPS.items()
-        if given[name] != usual
+        if every[name] != usual
     ]
     tell_all(faults)
 
 
-def dry_run(job: Any, given: Mapping[str, Any]) -> Iterator[str]:
+def dry_run(job: Any, given: Given) -> Iterator[str]:
     """Yield what a sweep would compute and store, and how long it would take."""
     from sweeps.blocks.estimate import estimate, limits_for, lines
 
@@ -425,7 +427,7 @@ def info_command(
 FEW = 16
 
 
-def _info_lines(path: Path, attrs: Mapping[str, Any], show: Sequence[str]) -> Iterator[str]:
+def _info_lines(path: Path, attrs: Mapping[str, object], show: Sequence[str]) -> Iterator[str]:
     for name in ("title", "summary", "history", "source", "Conventions"):
         if attrs.get(name):
             yield from wrapped(f"{name:<12}{' '.join(str(attrs[name]).split())[:320]}")
@@ -522,7 +524,7 @@ SUGGESTED = (
 )
 
 
-def combinations() -> dict[str, Any]:
+def combinations() -> dict[str, object]:
     """Return the predefined sweep: every network, operation and several numbers of ranks."""
     return {
         "title": "Predefined combinations",
@@ -558,7 +560,7 @@ TITLE = "Predefined combinations: collective operations and training steps"
 
 @click.command("run-all", cls=Command)
 @result_options
-def run_all_command(**given: Any) -> int:
+def run_all_command(**given: Unpack[Given]) -> int:
     """Evaluate every predefined combination; print one table, as CSV where nothing is said.
 
     Every network, operation and several numbers of ranks, and each suggested analysis.
@@ -588,7 +590,9 @@ def _analyses() -> Iterator[tuple[str, Result]]:
 
     for line in analyses():
         given = analysis.make_context("analysis", shlex.split(line)).params
-        job = analysis_job(analysis_of_options(given)[0], command=["sweeps", "run-all"])
+        job = analysis_job(
+            analysis_of_options(cast("Given", given))[0], command=["sweeps", "run-all"]
+        )
         yield f"analysis {line}", job.evaluated()
 
 

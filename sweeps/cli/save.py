@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from sweeps.cli.given import Given
 from sweeps.cli.sections import wrapped
 from sweeps.errors import refuse
 from sweeps.launch.frameworks import FRAMEWORKS, launch_files
@@ -28,7 +29,7 @@ def save_option(command: Command) -> Command:
     return click.option("--save", metavar="DIR", help=words)(command)
 
 
-def check_folder(given: Mapping[str, Any]) -> None:
+def check_folder(given: Given) -> None:
     """Refuse a folder that can't be written to, before anything is computed for it."""
     if given["save"] is None:
         return
@@ -44,7 +45,7 @@ def check_folder(given: Mapping[str, Any]) -> None:
 
 
 def save(
-    given: Mapping[str, Any],
+    given: Given,
     plan: Execution,
     point: Point,
     heading: Sequence[str],

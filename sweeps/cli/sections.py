@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sweeps.cli.given import Given
 from sweeps.cli.kept import keep
 from sweeps.errors import InputError, fault, nearest
 from sweeps.result import fitted, prose
@@ -103,7 +104,7 @@ def read_show(text: str | None, sections: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in sections if name in asked or ALL in asked)
 
 
-def wanted_sections(given: Mapping[str, Any], sections: Sequence[str]) -> tuple[str, ...]:
+def wanted_sections(given: Given, sections: Sequence[str]) -> tuple[str, ...]:
     """Return the sections of a command that its options ask for."""
     also = VERBOSE if given.get("verbose") else ()
     return tuple(name for name in sections if name in (*given["show"], *also))

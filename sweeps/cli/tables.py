@@ -15,7 +15,7 @@ from sweeps.cli.numbers import column, shown
 from sweeps.cli.sections import first_rows
 from sweeps.engine.validity import ONE_RANK
 from sweeps.impossible import impossible, too_many
-from sweeps.result import Result, aligned, fitted, table_lines
+from sweeps.result import Record, Result, aligned, fitted, table_lines
 from sweeps.spec.units import format_bytes, is_binary
 
 FOLLOWING = ("gpus_per_node", "mesh_nx", "mesh_ny", "mesh_nz")  # Axes that others tell
@@ -80,7 +80,7 @@ def extremes(result: Result, *, training: bool) -> Iterator[str]:
         yield from _winners(done, main, rivals[0], others)
 
 
-def _place(row: Mapping[str, Any], axes: Sequence[str]) -> str:
+def _place(row: Mapping[str, object], axes: Sequence[str]) -> str:
     return ", ".join(
         str(row[name])
         if name in (*_RIVALS, "collective")
@@ -91,7 +91,7 @@ def _place(row: Mapping[str, Any], axes: Sequence[str]) -> str:
 
 
 def _best_steps(
-    rows: Sequence[Mapping[str, Any]], done: Sequence[Mapping[str, Any]], axes: Sequence[str]
+    rows: Sequence[Mapping[str, object]], done: Sequence[Mapping[str, object]], axes: Sequence[str]
 ) -> Iterator[str]:
     """Yield the best step of each model, with its band; never one model's beside another's."""
     models = dict.fromkeys(str(row.get("model", "")) for row in rows)
@@ -107,9 +107,7 @@ def _best_steps(
         yield head + _best_step(every, own, rest)
 
 
-def _best_step(
-    every: Sequence[Mapping[str, Any]], done: Sequence[Mapping[str, Any]], axes: Sequence[str]
-) -> str:
+def _best_step(every: Sequence[Record], done: Sequence[Record], axes: Sequence[str]) -> str:
     """Return the best step of one model: the shortest, or of unlike work the most tokens a GPU."""
     rate = "tokens_per_second_per_gpu"
     work = {(row.get("global_batch_size"), row.get("sequence_length")) for row in done}
@@ -139,11 +137,9 @@ def _best_step(
 FITTING = float(FIT.index(FITS))
 
 
-def _winners(
-    rows: Sequence[Mapping[str, Any]], main: str, rival: str, others: Sequence[str]
-) -> Iterator[str]:
+def _winners(rows: Sequence[Record], main: str, rival: str, others: Sequence[str]) -> Iterator[str]:
     """Yield which of what is compared has the least, in how many cases."""
-    cases: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    cases: dict[tuple[Any, ...], list[Record]] = {}
     for row in rows:
         cases.setdefault(tuple(row[name] for name in others), []).append(row)
     won: dict[str, int] = {}
@@ -163,7 +159,7 @@ def _winners(
 _SENT = ("sent_bytes", "link_bytes")  # What stands beside a message's size
 
 
-def _of_row(result: Result, record: Mapping[str, Any]) -> Callable[[str, Any], str]:
+def _of_row(result: Result, record: Record) -> Callable[[str, Any], str]:
     """Return what writes a cell: all bytes in powers of two where the message is, else of ten."""
     scalars = {c.name: c.values for c in result.layout.coordinates if not c.dims}
     message = record.get("message_bytes", scalars.get("message_bytes"))
@@ -251,7 +247,7 @@ def as_table(result: Result, *, training: bool, notes: Sequence[str] = ()) -> It
         yield f"  {result.cells - count:,} more rows: --show rows, or --csv"
 
 
-def _column(name: str, records: Sequence[Mapping[str, Any]]) -> list[str]:
+def _column(name: str, records: Sequence[Mapping[str, object]]) -> list[str]:
     """Return a column: its head with its unit, and its cells."""
     values = [record.get(name, np.nan) for record in records]
     binary = name in ("message_bytes", *_SENT)
@@ -263,7 +259,7 @@ def _column(name: str, records: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{head} ({unit})" if unit and head.split()[0] != unit else head, *texts]
 
 
-def _bands(records: Sequence[Mapping[str, Any]]) -> list[str]:
+def _bands(records: Sequence[Record]) -> list[str]:
     """Return the column of the bands of a time."""
     ends = (
         [record.get(f"time_band_{end}", np.nan) for end in ("low", "high")] for record in records
@@ -271,7 +267,7 @@ def _bands(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["band", *(band_words(*map(float, pair)) for pair in ends)]
 
 
-def _why(record: Mapping[str, Any], *, training: bool) -> str:
+def _why(record: Record, *, training: bool) -> str:
     """Return why a row's values are missing, or that its memory is at risk."""
     why = set(str(record.get("status", "ok")).split()) - {"ok", ONE_RANK}
     if training and float(record.get("memory_state", FITTING)) == 1.0:

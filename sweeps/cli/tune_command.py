@@ -6,14 +6,15 @@ import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import click
 
 from sweeps.bands import percent
+from sweeps.cli.given import Given, Options, texts_of
 from sweeps.cli.options import output_options
 from sweeps.cli.sections import (
     OF_TUNE,
@@ -165,28 +166,27 @@ def number_of(option: str, text: str, units: str = "1", *, whole: bool = False) 
     return value
 
 
-def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
+def config_of(given: Given) -> TPOverlapTunerConfig:
     """Return what is to be tuned."""
-    faults = Faults()
-    found: dict[str, Any] = {name: given[name] for name in NAMES if given[name] is not None}
-    for name in WHOLE:
-        if given[name] is not None:
-            found[name] = int(faults.of(number_of, name, given[name], whole=True) or 0)
-    for name in ("tolerance", "timeout"):
-        if given[name] is not None:
-            units = "s" if name == "timeout" else "1"
-            value = faults.of(number_of, name, given[name], units)
-            if value is not None and value < 0.0:
-                faults.add(_flag(name), given[name], "isn't allowed", "from 0")
-            found[name] = value
+    faults, limits = Faults(), {"tolerance": "1", "timeout": "s"}
+    every = texts_of(given, (*NAMES, *WHOLE, *limits, *RATES))
+    texts = {name: text for name, text in every.items() if text is not None}
+    found: dict[str, Any] = {name: texts[name] for name in NAMES if name in texts}
     rates: dict[str, float] = {}
-    for name in RATES:
-        if given[name] is not None:
-            rate = faults.of(number_of, name, given[name], CHANGEABLE[name])
+    for name, text in texts.items():
+        if name in WHOLE:
+            found[name] = int(faults.of(number_of, name, text, whole=True) or 0)
+        elif name in limits:
+            value = faults.of(number_of, name, text, limits[name])
+            if value is not None and value < 0.0:
+                faults.add(_flag(name), text, "isn't allowed", "from 0")
+            found[name] = value
+        elif name in RATES:
+            rate = faults.of(number_of, name, text, CHANGEABLE[name])
             if rate is not None and not (rate > 0.0 or (name == "latency" and rate == 0.0)):
-                faults.add(_flag(name), given[name], "isn't allowed", "above 0")
+                faults.add(_flag(name), text, "isn't allowed", "above 0")
             elif name == "sms" and rate is not None and rate > MOST_SMS:
-                faults.add(_flag(name), given[name], "isn't allowed", f"at most {MOST_SMS}")
+                faults.add(_flag(name), text, "isn't allowed", f"at most {MOST_SMS}")
             rates[name] = rate or 0.0
     if given["model_name"] is None:
         faults.faults.append(needs("a tuning", "a model", "--model, such as Qwen/Qwen3-0.6B"))
@@ -197,7 +197,7 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
     if given["operators"] is not None and not operators:
         refuse("--operators", given["operators"], "names none", "qkv proj")
     return TPOverlapTunerConfig(
-        model_name=given["model_name"],
+        model_name=given["model_name"] or "",
         operators=operators,
         rates=rates,
         sm_margin=given["sm_margin"],
@@ -208,7 +208,7 @@ def config_of(given: Mapping[str, Any]) -> TPOverlapTunerConfig:
     )
 
 
-def setting_of(given: Mapping[str, Any]) -> Setting:
+def setting_of(given: Given) -> Setting:
     """Return what a configuration is checked for, as far as it is given."""
     faults = Faults()
     numbers: dict[str, int | None] = {}
@@ -241,7 +241,7 @@ def setting_of(given: Mapping[str, Any]) -> Setting:
 @tune_options
 @show_options(OF_TUNE)
 @output_options
-def command(**given: Any) -> int:
+def command(**given: Unpack[Given]) -> int:
     """Tune the overlap of tensor-parallel communication with GEMMs.
 
     For each tensor-parallel size the userbuffers' method and multiprocessors of every linear layer:
@@ -250,7 +250,7 @@ def command(**given: Any) -> int:
     """
     _refuse_idle(given)
     if given["validate"] is not None:
-        return _validate(given)
+        return _validate(Path(given["validate"]), given)
     if given["sweep"] is not None:
         return run_study(find_sweep(given["sweep"]), given)
     if given["write_workload"] is not None:
@@ -302,10 +302,11 @@ INSTEAD: dict[str, set[str]] = {
 }
 
 
-def _refuse_idle(given: Mapping[str, Any]) -> None:
+def _refuse_idle(given: Given) -> None:
     """Refuse options that would do nothing beside one that takes the place of a tuning."""
     context = click.get_current_context()
-    mode = next((name for name in INSTEAD if given[name] is not None), None)
+    every: Options = given
+    mode = next((name for name in INSTEAD if every[name] is not None), None)
     flags = {param.name: param.opts[0] for param in context.command.params if param.name}
     idle = {"flags"} if mode is None else {*flags} - INSTEAD[mode] - {mode}
     options = [
@@ -316,14 +317,13 @@ def _refuse_idle(given: Mapping[str, Any]) -> None:
     wrong, allowed = f"is not of {flags[mode or 'validate']}", "leave it out"
     if mode is None:
         wrong, allowed = "is what --validate checks for", "--validate FILE, too"
-    shown = {name: "set" if given[name] is True else given[name] for name in options}
+    shown = {name: "set" if every[name] is True else every[name] for name in options}
     faults = [fault(flags[name], shown[name], wrong, allowed) for name in options if name in idle]
     tell_all(faults)
 
 
-def _validate(given: Mapping[str, Any]) -> int:
+def _validate(path: Path, given: Given) -> int:
     """Check a configuration; say what was found, and whether it can be used."""
-    path = Path(given["validate"])
     found = validate_file(path, setting_of(given))
     if given["as_json"]:
         sys.stdout.write(json.dumps([asdict(one) for one in found], indent=1) + "\n")
@@ -337,7 +337,7 @@ def _validate(given: Mapping[str, Any]) -> int:
     return 2 if any(one.severity == "error" for one in found) else 0
 
 
-def run_study(path: Path, given: Mapping[str, Any]) -> int:
+def run_study(path: Path, given: Given) -> int:
     """Run a spec of overlap's gain: dataset, and figures of where it pays."""
     if not is_study(path):
         refuse("--sweep", str(path), "has no table tp_overlap", "such as tp-overlap")

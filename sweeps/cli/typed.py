@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from overhead.quantity import VOCABULARY
+from sweeps.cli.given import Folder, OfFolders, Options
 from sweeps.cli.refusals import on_command_line
 from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.spec.axis import parse_values
@@ -32,7 +33,7 @@ FIELD = re.compile(r"\w+(?:, \w+)*(?= = )")
 
 
 @contextmanager
-def _in_style(given: Mapping[str, Any]) -> Iterator[None]:
+def _in_style(given: Options) -> Iterator[None]:
     """Draw the figures of a command in the style that it is asked for."""
     style = given.get("style")
     if style is None:
@@ -40,7 +41,7 @@ def _in_style(given: Mapping[str, Any]) -> Iterator[None]:
         return
     from sweeps.plots.style import using
 
-    with using(style):
+    with using(str(style)):
         if given.get("plot") is False:
             refuse("--style", style, "is of figures", "--plot, too")
         yield
@@ -106,6 +107,7 @@ def flags_of(name: str) -> tuple[str, ...]:
 
 # The user's own files by kind, each in folders of its own.
 OWN = {"hardware": "machines", "model": "models", "framework": "frameworks"}
+OTHER_FOLDERS: tuple[Folder, ...] = ("model_folder", "framework_folder")
 
 
 def folder_option(kind: str) -> Callable[[Decorated], Decorated]:
@@ -114,9 +116,9 @@ def folder_option(kind: str) -> Callable[[Decorated], Decorated]:
     return click.option(*names, multiple=True, metavar="FOLDER", help=f"Own {OWN[kind]}.")
 
 
-def folders_of(given: Mapping[str, Any], kind: str = "hardware") -> list[Path]:
+def folders_of(given: OfFolders, option: Folder = "hardware_folder") -> list[Path]:
     """Return the folders of the user's own files of a kind, or refuse those that there aren't."""
-    folders = [Path(folder) for folder in given[f"{kind}_folder"]]
+    kind, folders = option.removesuffix("_folder"), [Path(folder) for folder in given[option]]
     allowed = f"one of {OWN[kind]}' files"
     tell_all(
         [

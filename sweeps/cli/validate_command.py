@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
 from overhead.quantity import VOCABULARY
 from sweeps.asked import command_line
+from sweeps.cli.given import Given, Options
 from sweeps.cli.options import result_options
 from sweeps.cli.sections import OF_VALIDATE, show_options, wanted_sections
 from sweeps.cli.typed import Command, folder_option, folders_of
@@ -78,7 +79,7 @@ WORDS = {"step_time": "step time", "memory": "peak memory per GPU"}
 @click.option("--strict", is_flag=True, help="Exit code 1 beyond --max-error.")
 @folder_option("hardware")
 @show_options(OF_VALIDATE)
-def command(tables: tuple[str, ...], **given: Any) -> int:
+def command(tables: tuple[str, ...], **given: Unpack[Given]) -> int:
     """Compare predictions with published measurements of training runs.
 
     TABLE is a path, or the name of a table that is shipped: training, memory, outside-fit (sources
@@ -99,7 +100,7 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     if any(table in RUNNING or _heads(table, "quantity", "given") for table in tables):
         _refuse(given, ("rules",), "is not of a table of what running takes")
         return _running(tables, given)
-    if any(_is_of_plans(table, given["kind"]) for table in tables):
+    if any(_is_of_plans(table, str(given["kind"])) for table in tables):
         wrong = "has plans, which are no measurements"
         allowed = (
             "--kind step-time takes their measured steps; beside our best plans they are laid "
@@ -117,12 +118,12 @@ def command(tables: tuple[str, ...], **given: Any) -> int:
     return int(given["strict"] and _beyond(records, bound))
 
 
-def _wanted(given: Mapping[str, Any]) -> tuple[str, ...]:
+def _wanted(given: Given) -> tuple[str, ...]:
     return wanted_sections(given, OF_VALIDATE)
 
 
 def _refuse(
-    given: Mapping[str, Any], names: Sequence[str], wrong: str, allowed: str = "leave it out"
+    given: Options, names: Sequence[str], wrong: str, allowed: str = "leave it out"
 ) -> None:
     """Refuse options that would do nothing."""
     values = {name: given[name] for name in names if given[name]}
@@ -131,7 +132,7 @@ def _refuse(
         raise InputError([fault(f"--{name}", one, wrong, allowed) for name, one in shown.items()])
 
 
-def bound_of(given: Mapping[str, Any], usual: float) -> float:
+def bound_of(given: Given, usual: float) -> float:
     """Return the error that --strict allows."""
     if given["bound"] is None:
         return usual
@@ -154,7 +155,7 @@ def _beyond(records: Sequence[Record], bound: float) -> bool:
     )
 
 
-def _result(records: Sequence[Record], tables: Sequence[str], given: Mapping[str, Any]) -> Result:
+def _result(records: Sequence[Record], tables: Sequence[str], given: Given) -> Result:
     """Return the rows with where they come from."""
     sources = dict.fromkeys(record.case.source for record in records)
     attrs = provenance_of(
@@ -167,7 +168,7 @@ def _result(records: Sequence[Record], tables: Sequence[str], given: Mapping[str
     return result_of(records, attrs)
 
 
-def spec_of(tables: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+def spec_of(tables: Sequence[str], given: Given) -> dict[str, Any]:
     """Return what is asked, for the file."""
     chosen = {name: list(given[name]) for name in ("classes", "sources") if given[name]}
     rules = {"rules": Path(given["rules"]).name} if given["rules"] else {}
@@ -179,16 +180,14 @@ def spec_of(tables: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _compared(
-    tables: Sequence[str], given: Mapping[str, Any]
-) -> tuple[list[Record], list[Skipped]]:
+def _compared(tables: Sequence[str], given: Given) -> tuple[list[Record], list[Skipped]]:
     """Read the tables, predict, and keep what is asked for."""
     folders = folders_of(given)
     runs = [run for name in tables for run in read_runs(find_runs(name)).runs]
     rules = shipped_rules()
     if given["rules"]:
         rules = (*rules, *read_rules(Path(given["rules"])))
-    cases = chosen_cases(cases_of_runs(runs, rules, folders, KINDS[given["kind"]]), given)
+    cases = chosen_cases(cases_of_runs(runs, rules, folders, KINDS[str(given["kind"])]), given)
     records, skipped = records_of(cases, predict(cases.cases, folders))
     if not records:
         reasons = [line.strip() for line in skipped_lines(skipped)] or ["the table has none"]
@@ -197,7 +196,7 @@ def _compared(
     return records, skipped
 
 
-def chosen_cases(cases: Cases, given: Mapping[str, Any]) -> Cases:
+def chosen_cases(cases: Cases, given: Given) -> Cases:
     """Keep the classes and sources that are asked for."""
     classes = dict.fromkeys(name for case in cases.cases for name in case.classes)
     sources = dict.fromkeys(case.source for case in cases.cases)
@@ -289,7 +288,7 @@ def _heads(path: str, *names: str) -> bool:
 _HALF = 0.1  # what half of the points of a group should be within
 
 
-def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
+def _collectives(tables: Sequence[str], given: Given) -> int:
     """Tell the errors of tables of collective operations, by table and size of message."""
     if given["classes"] or given["sources"] or len(tables) > 1:
         wrong = "a table of operations has neither classes nor sources, and comes alone"
@@ -309,7 +308,7 @@ def _collectives(tables: Sequence[str], given: Mapping[str, Any]) -> int:
         spec={**spec, "tables": list(tables)},
         given=given,
         references=job.attrs["references"],
-        inputs=job.identity["inputs"],
+        inputs=job.identity.inputs,
     )
     result = error_result(rows, attrs)
     lines = collective_lines(rows, _HALF, impossible_rows(dataset, bounds), _wanted(given))
@@ -325,7 +324,7 @@ RUNNING = {
 }
 
 
-def _running(tables: Sequence[str], given: Mapping[str, Any]) -> int:
+def _running(tables: Sequence[str], given: Given) -> int:
     """Tell what running takes as it was published, beside what our formulas say."""
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
         wrong = "a table of what running takes has neither classes nor kinds, and comes alone"
@@ -383,7 +382,7 @@ def _draw_rows(
     return draw_beside(quantities, bound, stem, title=title)
 
 
-def _row_name(row: Mapping[str, Any]) -> str:
+def _row_name(row: Mapping[str, object]) -> str:
     """Return what a row is of: its model, machine and GPUs."""
     pairs = (piece.partition("=") for piece in str(row["given"]).split(";"))
     given = {name.strip(): value.strip() for name, _, value in pairs}
@@ -412,7 +411,7 @@ USERBUFFERS = "userbuffers"
 ENOUGH = 0.95  # Share of layers whose setting is near our best
 
 
-def _presets(tables: Sequence[str], given: Mapping[str, Any]) -> int:
+def _presets(tables: Sequence[str], given: Given) -> int:
     """Lay settings of overlap beside ours, and tell what theirs lose by our model."""
     from sweeps.plots.breakdown import draw_presets
     from sweeps.tuner.benefit import preset_result, preset_rows, preset_summary

@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
+from sweeps.cli.given import Given, Options
 from sweeps.cli.kept import keep
 from sweeps.cli.progress import tell_drawn
 from sweeps.errors import fault, refuse, tell_all
@@ -45,15 +46,13 @@ OTHERS = (".png", ".svg", ".pdf", ".json", ".toml", ".txt", ".log", ".xlsx")
 # How a dataset is stored, with what is usual.
 STORED = {"compress": False, "digits": None, "dtype": "f8"}
 
-Figures = Sequence[Mapping[str, Any]]
+Figures = Sequence[Mapping[str, object]]
 
 
 class Output:
     """Where a command's result goes."""
 
-    def __init__(
-        self, given: Mapping[str, Any], name: str, own: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, given: Given, name: str, own: Mapping[str, str] | None = None) -> None:
         self.given = given  # The command's options
         self.name = name  # Of the file in outputs/ where none is named, without its ending
         self.programs = bool(given["as_csv"] or given["as_json"])
@@ -80,10 +79,11 @@ class Output:
             yield fault("--show", shown, "is on screen, not in records", "one of the two")
         always = "max_memory" in given  # of what writes a file whether or not one is named
         stored = (self.wanted or always) and Path(given["output"] or "").suffix != ".csv"
+        every: Options = given
         for name, usual in STORED.items():
-            if given[name] != usual and not stored:
+            if every[name] != usual and not stored:
                 wrong = "is of a dataset in a file, and none is written"
-                yield fault(f"--{name}", given[name], wrong, "--output FILE.nc, too")
+                yield fault(f"--{name}", every[name], wrong, "--output FILE.nc, too")
         others = any(given.get(name) for name in ("write", "timeline", "output_dir", "save"))
         if given["overwrite"] and not (self.wanted or always or others):
             yield fault("--overwrite", "set", "nothing is written", "--output FILE.nc, too")

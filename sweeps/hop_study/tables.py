@@ -60,7 +60,7 @@ def strategy_records(study: HopStudy) -> Iterator[dict[str, Any]]:
                 }
 
 
-def message_records(study: HopStudy) -> Iterator[dict[str, Any]]:
+def message_records(study: HopStudy) -> Iterator[dict[str, object]]:
     """Yield a record for each case, message, mix of hops and sequence length."""
     for case in study.cases:
         for one in messages_of(study, case):
@@ -183,7 +183,7 @@ def _text(name: str, value: Any) -> str:
     return str(value)
 
 
-def _links(study: HopStudy) -> Iterator[dict[str, Any]]:
+def _links(study: HopStudy) -> Iterator[dict[str, object]]:
     for case in study.cases:
         links = case.links
         figures = zip(
@@ -200,7 +200,7 @@ def _links(study: HopStudy) -> Iterator[dict[str, Any]]:
             }
 
 
-def _length(study: HopStudy, record: dict[str, Any]) -> dict[str, Any]:
+def _length(study: HopStudy, record: dict[str, object]) -> dict[str, object]:
     several = len(study.sequence_length) > 1
     return {"seq": f"{record['sequence_length']:.0f}"} if several else {}
 
@@ -220,7 +220,7 @@ def _row(study: HopStudy, record: dict[str, Any], *, both: bool) -> dict[str, An
     return {name: text for name, text in row.items() if both or not name.endswith("MiB")}
 
 
-def _paired_rows(study: HopStudy) -> Iterator[dict[str, Any]]:
+def _paired_rows(study: HopStudy) -> Iterator[dict[str, object]]:
     """Yield time and energy of all cases in one row."""
     by_case = [[r for r in strategy_records(study) if r["case"] == c.name] for c in study.cases]
     for rows in zip(*by_case, strict=True):
@@ -332,7 +332,11 @@ MESSAGE = ("path_time", "path_energy")
 
 
 def result_of(
-    study: HopStudy, inputs: Mapping[str, str], given: Mapping[str, Any], *, messages: bool = False
+    study: HopStudy,
+    inputs: Mapping[str, str],
+    given: Mapping[str, object],
+    *,
+    messages: bool = False,
 ) -> Result:
     """Return a study as a dataset; as records, its strategies or its messages."""
     mixes = _mixes(study)
@@ -369,7 +373,7 @@ def result_of(
     )
 
 
-def _attrs_of(name: str, declared: Iterable[Formula | Call | None]) -> dict[str, Any]:
+def _attrs_of(name: str, declared: Iterable[Formula | Call | None]) -> dict[str, object]:
     """Return the metadata of a variable that holds a quantity: unit, formulas, sources."""
     attrs: dict[str, Any] = dict(VOCABULARY[name].attrs())
     known = [one for one in declared if one is not None]

@@ -44,7 +44,7 @@ def json_settings(text: str, file: str) -> list[Setting]:
     return found
 
 
-def json_object(text: str, file: str) -> Mapping[str, Any]:
+def json_object(text: str, file: str) -> Mapping[str, object]:
     """Return a JSON file's object, or refuse it with the lines at fault."""
     try:
         content = json.loads(text)
@@ -96,7 +96,7 @@ _INNER = re.compile(r"\$\{([^${}]+)\}")
 _PRODUCT = re.compile(r"multiply:\s*([\d.]+)\s*,\s*([\d.]+)")
 
 
-def interpolated(name: str, value: Any, values: Mapping[str, Any]) -> Any:
+def interpolated(name: str, value: Any, values: Mapping[str, object]) -> Any:
     """Return a value with those put in that it refers to, as OmegaConf does: ``${a.b}``, ``${.b}``.
 
     Of resolvers ``multiply`` is one that NeMo's recipes use; what else stands there stays.
@@ -111,7 +111,7 @@ def interpolated(name: str, value: Any, values: Mapping[str, Any]) -> Any:
     return value
 
 
-def _known(name: str, inner: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
+def _known(name: str, inner: str, values: Mapping[str, object]) -> tuple[Any, ...]:
     """Return what a reference is, in a tuple; an empty one where it isn't known."""
     if product := _PRODUCT.fullmatch(inner.strip()):
         number = float(product[1]) * float(product[2])

@@ -102,7 +102,7 @@ class Calls:
             tree = inner
         tree[path[-1]] = _Lined(value, target.lineno)
 
-    def _value(self, node: ast.expr, names: Mapping[str, Any], deep: int) -> Any:
+    def _value(self, node: ast.expr, names: Mapping[str, object], deep: int) -> Any:
         match node:
             case ast.Constant(value=value):
                 return _Lined(value, node.lineno)
@@ -128,13 +128,13 @@ class Calls:
         text = ast.unparse(node)
         raise Unreadable(node.lineno, f"'{text}' can't be read without running it")
 
-    def _element(self, node: ast.expr, names: Mapping[str, Any], deep: int) -> Any:
+    def _element(self, node: ast.expr, names: Mapping[str, object], deep: int) -> Any:
         value = self._value(node, names, deep)
         if isinstance(value, dict):
             return value.get(CALLED, _Lined("", 0)).value
         return value.value
 
-    def _call(self, node: ast.Call, names: Mapping[str, Any], deep: int) -> Tree:
+    def _call(self, node: ast.Call, names: Mapping[str, object], deep: int) -> Tree:
         """Return a call's keyword arguments, with what is called."""
         called = ast.unparse(node.func)
         tree: Tree = {CALLED: _Lined(called, node.lineno)}
@@ -149,7 +149,7 @@ class Calls:
             tree[keyword.arg] = self._value(keyword.value, names, deep)
         return tree
 
-    def _number(self, node: ast.expr, names: Mapping[str, Any]) -> int | float:
+    def _number(self, node: ast.expr, names: Mapping[str, object]) -> int | float:
         """Return a product or sum of constants and of names that are constants."""
         text = ast.unparse(node)
         for one in ast.walk(node):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
@@ -13,9 +12,9 @@ from sweeps.launch.setting import Reading
 CHOSEN_SHAPES = ("mtp_layers",)
 
 
-def given_together(readings: Sequence[Reading]) -> dict[str, Any]:
+def given_together(readings: Sequence[Reading]) -> dict[str, object]:
     """Return what readings give, by quantity or label; two that differ are refused."""
-    faults, values = [], dict[str, Any]()
+    faults, values = [], dict[str, object]()
     for reading in readings:
         for name, value in reading.given.items():
             first = next((one for one in readings if name in one.given), reading)

@@ -50,7 +50,7 @@ FOLLOWED = {"schedule": "virtual_pipeline_size", "sharding": "hsdp_shard_size"}
 
 
 def page_of(
-    spec: Mapping[str, Any],
+    spec: Mapping[str, object],
     options: Mapping[str, str | None],
     flag_of: Flags,
     listed: Callable[[Job], Iterable[str]],
@@ -166,7 +166,7 @@ def _others(program: Program) -> Iterator[str]:
             yield f"All {len(names)} {title} of the catalog are on this page."
 
 
-def _search(resolved: Resolved) -> dict[str, Any]:
+def _search(resolved: Resolved) -> dict[str, object]:
     """Return among which plans a page looks for the best: what its machine's framework can do."""
     labels, constants = resolved.labels, resolved.constants
     habits = habits_of(labels["framework"], labels["attention_kernel"])
@@ -189,7 +189,7 @@ def script_of(program: Program) -> str:
     return f"const program = (() => {{\n{loops}\n{program.code}\n}})();\n"
 
 
-def _controls(program: Program, resolved: Resolved, flag_of: Flags) -> Iterator[dict[str, Any]]:
+def _controls(program: Program, resolved: Resolved, flag_of: Flags) -> Iterator[dict[str, object]]:
     for name, along in program.setting.items():
         group, title, values = STEPS.get(name) or RANGES[name]
         values = program.only.get(name, values)
@@ -215,7 +215,7 @@ def _controls(program: Program, resolved: Resolved, flag_of: Flags) -> Iterator[
 
 def _choices(
     program: Program, resolved: Resolved, given: Mapping[str, str], flag_of: Flags
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     for name, values in program.labels.items():
         group, title = LABELLED[name]
         yield {
@@ -232,7 +232,7 @@ def _choices(
         }
 
 
-def _output(program: Program, name: str) -> dict[str, Any]:
+def _output(program: Program, name: str) -> dict[str, object]:
     if name in ("status", LEFT_OUT):
         return {"name": name, "title": name, "units": "1", "percent": False, "mask": 0}
     row, quantity = display.row(name), VOCABULARY[name]

@@ -230,7 +230,7 @@ class _Packed:
         units = self.view.units(name)
         attrs = variable.attrs
         values = np.asarray(variable.values)
-        about: dict[str, Any] = {
+        about: dict[str, object] = {
             "label": style.sentence(style.long_name(name, attrs, short=True)),
             "title": _title(name, attrs),
             "units": units,
@@ -267,7 +267,7 @@ class _Packed:
         exact = role == "column"
         self._pack(name, variable.dims, _numbers(values, exact=exact), [], role=role, **about)
 
-    def _status_of(self, attrs: Mapping[str, Any]) -> str:
+    def _status_of(self, attrs: Mapping[str, object]) -> str:
         companions = str(attrs.get("ancillary_variables", "")).split()
         return next((state for state in self.states if state in companions), "")
 
@@ -333,7 +333,7 @@ def _said(name: str, value: str, units: str) -> str:
     return display.phrase(name, value) or worded(name, value, units)
 
 
-def _title(name: str, attrs: Mapping[str, Any]) -> str:
+def _title(name: str, attrs: Mapping[str, object]) -> str:
     """Return what a list or a table calls a quantity."""
     row = display.row(name)
     if row.title or row.words.strip():
@@ -363,14 +363,14 @@ def _most(view: View, names: Collection[str]) -> dict[str, float]:
     }
 
 
-def _simple(packed: _Packed) -> dict[str, Any]:
+def _simple(packed: _Packed) -> dict[str, object]:
     """Return by what the simplest of plans is found that a step's time can't tell apart."""
     kinds = [name for name in (*SET_UP, "recompute") if name in packed.columns]
     known = {"step_time", "peak_memory"} <= {*packed.names}
     return {"tie": tie(), "kinds": kinds} if kinds and known else {}
 
 
-def _dim(view: View, dim: str) -> dict[str, Any]:
+def _dim(view: View, dim: str) -> dict[str, object]:
     """Return what a page is told of a dimension."""
     values = entries(view.dataset, dim)
     named = dim in view.dataset.coords and not isinstance(values, int)
@@ -408,7 +408,7 @@ def _naming(view: View, dims: Sequence[str]) -> list[str]:
     return names
 
 
-def _constants(view: View) -> Iterator[dict[str, Any]]:
+def _constants(view: View) -> Iterator[dict[str, object]]:
     """Yield what is the same everywhere, with where it comes from."""
     for name, one in coordinates_of(view.dataset):
         if one.ndim:

@@ -285,7 +285,7 @@ def traced(
         return _written(tape.operations, outputs, {f"p[{places[name]}]" for name in codes})
 
 
-def computed(nodes: Sequence[Node], given: Mapping[str, Any]) -> list[Any]:
+def computed(nodes: Sequence[Node], given: Mapping[str, object]) -> list[Any]:
     """Return nodes' values from those of given ones, by name, each computed once."""
     known: dict[int, Any] = {}
 

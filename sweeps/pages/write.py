@@ -31,7 +31,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sweeps.errors import refuse
 from sweeps.plots import style
@@ -77,12 +76,12 @@ class Page:
     title: str  # The question that its first view answers
     fixed: str  # What is the same in all of it, in one line
     summary: str  # What is read where no script runs
-    data: Mapping[str, Any]  # What its script is called with
+    data: Mapping[str, object]  # What its script is called with
     values: bytes = b""  # Numbers that its script unpacks
     code: str = field(default="")  # Functions of this page alone, which its script calls
 
 
-def common() -> dict[str, Any]:
+def common() -> dict[str, object]:
     """Return what every page's data have: units' scales and colours, as the figures have them."""
     scales = {}
     for units in _UNITS:

@@ -135,7 +135,12 @@ _ROWS, _COLUMNS = 4, 5  # of a panel's table
 _GRID = (120, 200)  # rows and columns on which a place for a region's name is sought
 _OWN_COLOURS = 8
 _MOST_NAMED = 12  # regions that the legend names one by one
-_CLOSE: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "linewidth": 0.0, "hatch": STIPPLE}
+_CLOSE: dict[str, object] = {
+    "facecolor": "none",
+    "edgecolor": INK,
+    "linewidth": 0.0,
+    "hatch": STIPPLE,
+}
 _NO_REASON = "no value in the file"
 
 
@@ -440,7 +445,7 @@ def _patch(
     return PathPatch(Path(corners.reshape(-1, 2), codes), zorder=1, **look)
 
 
-def _look(region: _Region) -> dict[str, Any]:
+def _look(region: _Region) -> dict[str, object]:
     # The thin edge closes the hairlines between neighbouring cells; matplotlib draws stripes in
     # the edge's colour.
     if not region.hatch:

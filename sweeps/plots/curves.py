@@ -99,7 +99,7 @@ class Plot:
     whole: bool  # Whether `x` has no values between whole numbers
     notes: list[str]  # What isn't drawn, and why
     bound: str  # What the lower bounds, or other lines beside the lines, are called
-    attrs: Mapping[str, Any]  # Metadata of what the lines show
+    attrs: Mapping[str, object]  # Metadata of what the lines show
 
 
 def lines_of(

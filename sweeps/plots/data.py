@@ -459,7 +459,7 @@ def of_subject(dataset: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
     return dataset.drop_vars(strange)
 
 
-def view_of(dataset: xr.Dataset, at: Mapping[str, Any]) -> View:
+def view_of(dataset: xr.Dataset, at: Mapping[str, object]) -> View:
     """Select the part that a figure shows."""
     dataset = with_constants(dataset)
     dims = subject_of(dataset).dims

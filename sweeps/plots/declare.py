@@ -81,7 +81,7 @@ def fill(figure: Figure, subject: Subject) -> Figure:
     return with_options(figure, **options) if options else figure
 
 
-def _of_lines(figure: Figure, subject: Subject) -> dict[str, Any]:
+def _of_lines(figure: Figure, subject: Subject) -> dict[str, object]:
     given = figure.options
     training = "ranks" not in subject.dims
     relative = given["relative_to"] is not None
@@ -136,7 +136,7 @@ _FILE_NAME = re.compile(r"[\w.+-]+")
 
 
 def check_figures(
-    declarations: Sequence[Mapping[str, Any]],
+    declarations: Sequence[Mapping[str, object]],
     dims: Mapping[str, Iterable[Any] | int],
     variables: Mapping[str, Sequence[str] | None],
     columns: Mapping[str, Sequence[str]] | None = None,
@@ -602,7 +602,7 @@ def baseline_words(figure: Figure, view: View) -> str:
     return ", ".join(_entry(view, dim, value) for dim, value in wanted.items())
 
 
-def percent_attrs(figure: Figure, view: View) -> dict[str, Any]:
+def percent_attrs(figure: Figure, view: View) -> dict[str, object]:
     """Return the metadata of what is shown: of percentages, where there is a baseline."""
     attrs = dict(view.attrs(figure["y"]))
     if figure["relative_to"] is None:

@@ -29,7 +29,7 @@ def is_of_training(subject: Subject) -> bool:
     return any(known_parts(kind, subject.variables) for kind in BREAKDOWNS)
 
 
-def training_figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
+def training_figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, object]]:
     """Return declarations of figures that suit a dataset of training steps."""
     figures = [
         _best_plans(dataset, subject),
@@ -49,7 +49,7 @@ def _spread(subject: Subject, varying: Sequence[str]) -> list[str]:
     return plan_dims(varying, subject.dims) or list(varying)[:1]
 
 
-def _best_plans(dataset: xr.Dataset, subject: Subject) -> dict[str, Any] | None:
+def _best_plans(dataset: xr.Dataset, subject: Subject) -> dict[str, object] | None:
     shown = [MEMORY_TOTAL, STEP_TOTAL]
     if not {*shown} <= {*subject.variables}:
         return None
@@ -81,7 +81,7 @@ def _breakdown(dataset: xr.Dataset, subject: Subject, kind: str) -> dict[str, An
     return {**figure, "panels": panels[0]} if panels else figure
 
 
-def _scaling(dataset: xr.Dataset, subject: Subject) -> dict[str, Any] | None:
+def _scaling(dataset: xr.Dataset, subject: Subject) -> dict[str, object] | None:
     own = _WORLD in dataset.coords and dataset.coords[_WORLD].ndim == 1
     if not own or _RATE not in subject.variables:
         return None
@@ -133,9 +133,9 @@ def _curves(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
 
 def _selection(
     dataset: xr.Dataset, subject: Subject, name: str, varying: Sequence[str], kept: Sequence[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return where each other dimension is held: where most cells have a value."""
-    selection: dict[str, Any] = {}
+    selection: dict[str, object] = {}
     for dim in varying:
         if dim in kept:
             continue
@@ -168,7 +168,7 @@ _MOST_BARS = 24
 _TIME_PARTS = ("latency_time", "bandwidth_time", "reduction_time")
 
 
-def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
+def default_figures(dataset: xr.Dataset) -> list[dict[str, object]]:
     """Return declarations of figures that suit a dataset."""
     dataset = with_constants(dataset)
     subject = subject_of(dataset)
@@ -186,7 +186,7 @@ def default_figures(dataset: xr.Dataset) -> list[dict[str, Any]]:
     return found
 
 
-def _figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, Any]]:
+def _figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, object]]:
     """Return figures that suit what isn't of training steps."""
     variable = main_variable(dataset, subject)
     if variable is None:
@@ -244,7 +244,7 @@ def _filled(
     subject: Subject,
     variable: str,
     dims: Sequence[str],
-    selection: dict[str, Any],
+    selection: dict[str, object],
 ) -> int:
     """Return how many combinations of labels have a value."""
     values = dataset[variable].isel(_places(subject, dataset, selection))
@@ -266,9 +266,9 @@ def _panels(
 
 def _usual_selection(
     subject: Subject, varying: Sequence[str], kept: Sequence[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the value at which each other dimension is held."""
-    selection: dict[str, Any] = {}
+    selection: dict[str, object] = {}
     for dim in varying:
         if dim in kept:
             continue
@@ -286,13 +286,13 @@ def _usual_selection(
     return selection
 
 
-def _measured(subject: Subject) -> dict[str, Any]:
+def _measured(subject: Subject) -> dict[str, object]:
     varying = dict.fromkeys([*subject.varying("time"), *subject.varying("measured_time")])
     kept, panels = _panels(subject, list(varying), ["message_bytes"])
     return {"kind": "measured", **panels, "at": _usual_selection(subject, list(varying), kept)}
 
 
-def _bars(dataset: xr.Dataset, subject: Subject, variable: str) -> dict[str, Any]:
+def _bars(dataset: xr.Dataset, subject: Subject, variable: str) -> dict[str, object]:
     varying = subject.varying(variable)
     order = [dim for dim in _ALTERNATIVES if dim in varying]
     order += [dim for dim in varying if dim not in order]

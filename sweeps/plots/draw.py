@@ -39,7 +39,7 @@ _NO_CHANGE = 0.05  # percent
 _OF_STEPS = frozenset(rows("step", "rates", "cost", place="usual"))
 
 
-def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, Any], stem: Path) -> list[Path]:
+def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, object], stem: Path) -> list[Path]:
     """Draw a figure of a dataset."""
     figure = _resolved(dataset, figure)
     with style():
@@ -220,7 +220,7 @@ def _view(dataset: xr.Dataset, figure: Figure) -> View:
     return view_of(of_subject(dataset, variables_of(figure)), figure["at"])
 
 
-def _resolved(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Figure:
+def _resolved(dataset: xr.Dataset, figure: Figure | Mapping[str, object]) -> Figure:
     """Check a figure's declaration, and fill in what it leaves open."""
     subject = subject_of(dataset)
     if not isinstance(figure, Figure):

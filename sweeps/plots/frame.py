@@ -534,7 +534,7 @@ def scale_for(values: NDArray[np.float64], wanted: str | None) -> Literal["log",
 
 def axis_of(
     name: str,
-    attrs: Mapping[str, Any],
+    attrs: Mapping[str, object],
     values: NDArray[np.float64],
     scale: Literal["log", "linear"],
     inches: float,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _STRIP = 0.85  # inches of the panel with the ratio
 _WIDEST = 10.0  # ratios beyond it, and beyond its inverse, stand at the edge
 _RATIOS = (0.1, 0.2, 0.5)
-_WITHIN: dict[str, Any] = {"facecolor": BAND, "edgecolor": BOUND, "linewidth": 0.5}
+_WITHIN: dict[str, object] = {"facecolor": BAND, "edgecolor": BOUND, "linewidth": 0.5}
 _MEASURED: dict[str, Any] = {
     "linestyle": "none",
     "marker": "o",
@@ -334,7 +334,7 @@ def draw_predicted(
         return save(made.finished(), stem)
 
 
-def _looks(cloud: Cloud) -> dict[str, dict[str, Any]]:
+def _looks(cloud: Cloud) -> dict[str, dict[str, object]]:
     """Return how each group is drawn: the largest first, so that the others stay visible."""
     names = sorted(set(cloud.groups), key=lambda name: (-int(cloud.of(name).sum()), name))
     return {
@@ -401,7 +401,7 @@ def _draw_ratios(
         axes.plot(cloud.measured[own], shown[own], zorder=2, clip_on=False, **look)
 
 
-def _predicted_legend(cloud: Cloud, looks: Mapping[str, dict[str, Any]]) -> Legend:
+def _predicted_legend(cloud: Cloud, looks: Mapping[str, dict[str, object]]) -> Legend:
     samples: list[Sample] = []
     for name, look in looks.items():
         sizes = np.abs(cloud.ratio[cloud.of(name)] - 1.0)
@@ -491,7 +491,7 @@ def draw_calibrated(
         return save(made.finished(), stem)
 
 
-def _look(place: int) -> dict[str, Any]:
+def _look(place: int) -> dict[str, object]:
     return {
         "color": COLOURS[place % len(COLOURS)],
         "marker": MARKERS[place % len(MARKERS)],
@@ -602,7 +602,7 @@ def _draw_strip(
             axes.plot(one.message_bytes[one.odd], shown[one.odd], zorder=4, clip_on=False, **_RING)
 
 
-def _calibrated_legend(looks: dict[str, dict[str, Any]], panels: Sequence[Panel]) -> Legend:
+def _calibrated_legend(looks: dict[str, dict[str, object]], panels: Sequence[Panel]) -> Legend:
     both = {"linewidth": 1.8, "markerfacecolor": "white", "markeredgewidth": 1.3}
     samples: list[Sample] = [(name, {**look, **both}) for name, look in looks.items()]
     if any(len(panel.curves) <= _FEW for panel in panels):

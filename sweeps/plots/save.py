@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def save(canvas: Canvas, stem: Path) -> list[Path]:
     """Write a drawing in its use's forms, beside their final names; then move them there."""
     # No date and no program's version in the files: they change only with what is drawn.
-    metadata: dict[str, dict[str, Any]] = {
+    metadata: dict[str, dict[str, object]] = {
         "png": {"Software": None},
         "svg": {"Date": None, "Creator": None},
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None},

@@ -118,7 +118,7 @@ def _table(value: Any) -> dict[str, Any]:
     return table
 
 
-def _entries(value: Any) -> dict[str, Any]:
+def _entries(value: Any) -> dict[str, object]:
     table = _table(value)
     if not table or any(isinstance(one, list) for one in table.values()):
         raise NotReadableError
@@ -485,7 +485,7 @@ def stacked(kind: str, variables: Sequence[str], *, chosen: bool) -> list[Part]:
     return parts or [Part(tuple(variables), "", 0)]
 
 
-def labelled(parts: Iterable[Part], attrs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def labelled(parts: Iterable[Part], attrs: Mapping[str, Mapping[str, object]]) -> list[str]:
     """Return what parts are called: from the metadata, without what all of it begins with."""
     parts = list(parts)
     names = {name: long_name(name, attrs[name]) for part in parts for name in part.variables}

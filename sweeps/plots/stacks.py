@@ -54,7 +54,7 @@ _STRIPES = "\\\\\\"  # lines: hundreds of dots would make a vector file large
 _CAPACITY: dict[str, Any] = {"linewidth": 1.8, "linestyle": (0, (4, 1.5))}
 _QUANTITIES = {"s": "time", "byte": "bytes", "J": "energy", "W": "power"}
 # What is beyond the capacity: paler, with stripes.
-_OVER: dict[str, Any] = {
+_OVER: dict[str, object] = {
     "facecolor": (1.0, 1.0, 1.0, 0.6),
     "edgecolor": ALARM,
     "linewidth": 0.0,
@@ -126,10 +126,10 @@ class Stacks:
             return np.zeros(self.totals.shape, dtype=np.bool_)
         return np.asarray(self.totals > self.capacity)
 
-    def fill(self, part: int) -> dict[str, Any]:
+    def fill(self, part: int) -> dict[str, object]:
         """Return how a part's area is filled."""
         own = self.colours[part] if self.colours else part
-        look: dict[str, Any] = {"facecolor": region_colour(own), "edgecolor": "white"}
+        look: dict[str, object] = {"facecolor": region_colour(own), "edgecolor": "white"}
         if self.colours and own >= _OWN_COLOURS:
             look |= {"hatch": _STRIPES, "edgecolor": MUTED, "linewidth": 0.0}
         return look

@@ -133,7 +133,7 @@ def using(name: str) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
-def _settings() -> dict[str, Any]:
+def _settings() -> dict[str, object]:
     """Return matplotlib's settings for the current use."""
     own = use()
     return {
@@ -433,7 +433,7 @@ def _greek(name: str) -> str:
         return "\\"
 
 
-def long_name(name: str, attrs: Mapping[str, Any], *, short: bool = False) -> str:
+def long_name(name: str, attrs: Mapping[str, object], *, short: bool = False) -> str:
     """Return what a variable is, in words; `short` leaves out what stands in parentheses."""
     words = str(attrs.get("long_name") or plain(name))
     if str(attrs.get("comment", "")).startswith("Over "):  # The file says over what it is reduced

@@ -23,7 +23,7 @@ from typing import Any
 from sweeps.errors import RunError
 from sweeps.result import LINE
 
-Shown = dict[str, Any]
+Shown = dict[str, object]
 # The time that results tell, so that a notebook is the same whenever it is run.
 EPOCH = "1767225600"
 _WIDE = 800  # dots of a notebook's picture
@@ -68,7 +68,7 @@ def main() -> None:
     json.dump(shown, sys.stdout)
 
 
-def _run(cell: str, names: dict[str, Any]) -> Iterator[Shown]:
+def _run(cell: str, names: dict[str, object]) -> Iterator[Shown]:
     """Run a cell, and yield what it shows."""
     tree = ast.parse(cell)
     last = tree.body[-1] if tree.body else None

@@ -146,11 +146,11 @@ def section(place: int, job: Job) -> str:
     return "\n\n".join([*parts, job.look])
 
 
-def notebook(place: int, job: Job, shown: Sequence[Sequence[Mapping[str, Any]]] = ()) -> str:
+def notebook(place: int, job: Job, shown: Sequence[Sequence[Mapping[str, object]]] = ()) -> str:
     """Return one job as a Jupyter notebook, with what each of its cells shows."""
     cells: list[dict[str, Any]] = []
 
-    def add(kind: str, text: str, outputs: Sequence[Mapping[str, Any]] = ()) -> None:
+    def add(kind: str, text: str, outputs: Sequence[Mapping[str, object]] = ()) -> None:
         own = {"execution_count": None, "outputs": [*outputs]} if kind == "code" else {}
         source = text.splitlines(keepends=True)
         about = {"cell_type": kind, "id": f"cell-{len(cells) + 1}", "metadata": {}}

@@ -127,7 +127,7 @@ def machine_content(path: Path, folders: Sequence[StrPath] = ()) -> dict[str, An
     return _joined(_taken(tables, like), content)
 
 
-def _taken(table: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _taken(table: Mapping[str, object], name: str) -> dict[str, object]:
     """Return a machine's tables as another takes them: measured there is assumed elsewhere."""
     if "value" not in table:
         each = table.items()
@@ -136,17 +136,18 @@ def _taken(table: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**table, "kind": kind, "source": f"as on {name}: {table.get('source')}"}
 
 
-def _joined(other: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _joined(other: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
     """Return tables with what another has that they lack; a figure is taken whole."""
     joined = {**other, **own}
     for key, table in own.items():
-        if isinstance(table, dict) and isinstance(other.get(key), dict) and "value" not in table:
-            joined[key] = _joined(other[key], table)
+        left = other.get(key)
+        if isinstance(table, dict) and isinstance(left, dict) and "value" not in table:
+            joined[key] = _joined(left, table)
     return joined
 
 
 # Files that were read, with what they said then: a sweep of training asks for one often.
-_FRAMEWORKS: dict[Path, tuple[dict[str, Any], Framework]] = {}
+_FRAMEWORKS: dict[Path, tuple[dict[str, object], Framework]] = {}
 
 
 def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Framework:

@@ -43,7 +43,7 @@ class Config(FigureReader):
     """A config.json that is being read: shapes so far, each with its key, and the faults."""
 
     def __init__(
-        self, path: Path, content: Mapping[str, Any], model_type: str, kind: Mapping[str, Any]
+        self, path: Path, content: Mapping[str, object], model_type: str, kind: Mapping[str, Any]
     ) -> None:
         super().__init__(path, content)
         self.model_type, self.kind = model_type, kind

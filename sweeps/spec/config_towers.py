@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def tower_parameters(model_type: object, content: Mapping[str, Any]) -> int | None:
+def tower_parameters(model_type: object, content: Mapping[str, object]) -> int | None:
     """Return the parameters of a config's vision tower; nothing where they aren't known."""
     count = TOWERS.get(str(model_type))
     if count is None:
@@ -24,13 +24,13 @@ def tower_parameters(model_type: object, content: Mapping[str, Any]) -> int | No
 class _Sizes:
     """The whole numbers of a tower's table, those of the text, and of the whole."""
 
-    def __init__(self, content: Mapping[str, Any]) -> None:
+    def __init__(self, content: Mapping[str, object]) -> None:
         vision, text = (content.get(f"{part}_config") for part in ("vision", "text"))
         self.vision: Mapping[str, Any] = vision if isinstance(vision, dict) else {}
         self.text: Mapping[str, Any] = text if isinstance(text, dict) else content
         self.whole = content
 
-    def _read(self, table: Mapping[str, Any], key: str, default: int | None) -> int:
+    def _read(self, table: Mapping[str, object], key: str, default: int | None) -> int:
         value = table.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**40:
             raise LookupError(key)

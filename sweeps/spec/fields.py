@@ -72,7 +72,7 @@ class FigureReader(Faults):
     # How many keys are listed where none is like an unknown one
     listed = 12
 
-    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, content: Mapping[str, object]) -> None:
         super().__init__()
         self.path, self.content = path, content
 
@@ -97,7 +97,7 @@ class FigureReader(Faults):
         self.fault(place, table, "is not a table", f"write [{place}] and its keys below")
         return {}
 
-    def unknown(self, place: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
+    def unknown(self, place: str, table: Mapping[str, object], known: Iterable[str]) -> None:
         """Note every key of a table that isn't known."""
         names = tuple(known)
         for key in table:
@@ -147,7 +147,7 @@ class FigureReader(Faults):
         return Figure(value, entry.units, kind, source, float(share), str(date))
 
     def text(
-        self, place: str, table: Mapping[str, Any], key: str, default: str | None = None
+        self, place: str, table: Mapping[str, object], key: str, default: str | None = None
     ) -> str:
         """Read a text with something in it."""
         value = table.get(key, default)
@@ -158,7 +158,9 @@ class FigureReader(Faults):
         self.faults.append(f"{where}: {wrong}")
         return ""
 
-    def choice(self, place: str, table: Mapping[str, Any], key: str, known: Sequence[str]) -> str:
+    def choice(
+        self, place: str, table: Mapping[str, object], key: str, known: Sequence[str]
+    ) -> str:
         """Read one of some known texts."""
         value = self.text(place, table, key)
         if value and value not in known:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from overhead.labels import CHOICES, LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
@@ -298,7 +297,7 @@ ENTRIES = {"figures": _FIGURES, "plan": _PLAN}  # What a framework's file may ho
 _TABLES = ("figures", "labels", "recipes", "plan", "generations", "scalings")
 
 
-def read_framework(path: Path, content: Mapping[str, Any]) -> Framework:
+def read_framework(path: Path, content: Mapping[str, object]) -> Framework:
     """Make a framework of a framework file's content."""
     reader = _FrameworkFile(path, content)
     return reader.checked(reader.framework())

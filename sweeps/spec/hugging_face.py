@@ -188,7 +188,9 @@ def _named(model_type: str) -> str:
     return model_type.removesuffix("_text")
 
 
-def _kind(path: Path, content: Mapping[str, Any], model_type: object) -> tuple[dict[str, Any], str]:
+def _kind(
+    path: Path, content: Mapping[str, object], model_type: object
+) -> tuple[dict[str, Any], str]:
     """Return what a kind states, and what was assumed of one that isn't known."""
     known = kinds()
     if isinstance(model_type, str):
@@ -229,14 +231,14 @@ def _kind(path: Path, content: Mapping[str, Any], model_type: object) -> tuple[d
     return {**known[LIKE], **stated}, assumed
 
 
-def _further(content: Mapping[str, Any]) -> str:
+def _further(content: Mapping[str, object]) -> str:
     """Say what counts of layers that predict further tokens: frameworks train none unless asked."""
     layers = content.get("num_nextn_predict_layers")
     further = f"with mtp_layers = {layers}" if isinstance(layers, int) and layers else "where given"
     return f"Layers that predict further tokens (MTP) count {further}."
 
 
-def _seeing(content: Mapping[str, Any]) -> str:
+def _seeing(content: Mapping[str, object]) -> str:
     """Say what counts of a part that sees images: nothing, and how much that is."""
     if not any(isinstance(value, dict) for key, value in content.items() if "vision" in str(key)):
         return ""

@@ -201,7 +201,7 @@ KEYS = {
 }
 
 
-def read_machine(path: Path, content: Mapping[str, Any]) -> Machine:
+def read_machine(path: Path, content: Mapping[str, object]) -> Machine:
     """Make a machine of a hardware file's content."""
     reader = _MachineFile(path, content)
     return reader.checked(reader.machine())
@@ -210,7 +210,7 @@ def read_machine(path: Path, content: Mapping[str, Any]) -> Machine:
 class _MachineFile(FigureReader):
     """A walk over a hardware file."""
 
-    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, content: Mapping[str, object]) -> None:
         super().__init__(path, content)
         self.figures: dict[str, Figure] = {}
 
@@ -247,7 +247,7 @@ class _MachineFile(FigureReader):
             wrap_multiple=self._wrap_multiple(kind, up),
         )
 
-    def _section(self, place: str, table: Mapping[str, Any]) -> None:
+    def _section(self, place: str, table: Mapping[str, object]) -> None:
         entries = TABLES[place]
         self.unknown(place, table, (*KEYS.get(place, ()), *entries))
         for key, entry in entries.items():
@@ -259,7 +259,7 @@ class _MachineFile(FigureReader):
                 where = f"{self.path}: {place}.{key}"
                 self.faults.append(f"{where}: is missing; every [{place}] has one")
 
-    def _constants(self, software: Mapping[str, Any]) -> dict[str, Figure]:
+    def _constants(self, software: Mapping[str, object]) -> dict[str, Figure]:
         """Return the constants of a library that were measured on this machine."""
         given = [name for name in (*CONSTANTS, ISSUE) if name in software]
         if given and "profile" not in software:
@@ -268,7 +268,7 @@ class _MachineFile(FigureReader):
         each = {name: self.constant(f"software.{name}", name, software[name]) for name in given}
         return {name: one for name, one in each.items() if one is not None}
 
-    def _reductions(self, place: str, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    def _reductions(self, place: str, table: Mapping[str, object], key: str) -> tuple[str, ...]:
         given = table.get(key, [])
         names = tuple(str(name) for name in given) if isinstance(given, list) else ()
         if not isinstance(given, list):
@@ -278,7 +278,7 @@ class _MachineFile(FigureReader):
                 self.fault(f"{place}.{key}", name, "is unknown", nearest(name, REDUCTIONS))
         return names
 
-    def _dimensions(self, kind: str, table: Mapping[str, Any]) -> int:
+    def _dimensions(self, kind: str, table: Mapping[str, object]) -> int:
         given = table.get("dimensions", 0)
         grid = kind in {"torus", "mesh"}
         allowed = (1, 2, 3) if grid else (0,)

@@ -304,7 +304,7 @@ def attention_label(figures: Mapping[str, Figure]) -> dict[str, str]:
 KEYS = ("name", "title", "summary", "hugging_face", "kind", "source", "shapes", "training", *COUNTS)
 
 
-def read_model(path: Path, content: Mapping[str, Any]) -> Model:
+def read_model(path: Path, content: Mapping[str, object]) -> Model:
     """Make a model of a model file's content."""
     reader = _ModelFile(path, content)
     return reader.checked(reader.model())
@@ -407,7 +407,7 @@ class _ModelFile(FigureReader):
         value = self.of(shape_value, name, given, f"{self.path}: {place}")
         return None if value is None else Figure(value, "1", kind, source)
 
-    def _origin(self, table: Mapping[str, Any], place: str) -> tuple[str, str]:
+    def _origin(self, table: Mapping[str, object], place: str) -> tuple[str, str]:
         return self.choice(place, table, "kind", ORIGINS), self.text(place, table, "source")
 
     def _names(self) -> tuple[str, ...]:

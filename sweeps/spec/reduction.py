@@ -70,7 +70,7 @@ def partners(reductions: Sequence[Reduction]) -> dict[str, tuple[str, ...]]:
 
 
 def read_reductions(
-    rows: Sequence[Mapping[str, Any]], dims: Sequence[str], given: Container[str]
+    rows: Sequence[Mapping[str, object]], dims: Sequence[str], given: Container[str]
 ) -> tuple[tuple[Reduction, ...], list[str]]:
     """Check the reductions that a sweep states."""
     read = [_read(row, dims, given) for row in rows]
@@ -83,7 +83,7 @@ def read_reductions(
 
 
 def _read(
-    row: Mapping[str, Any], dims: Sequence[str], given: Container[str]
+    row: Mapping[str, object], dims: Sequence[str], given: Container[str]
 ) -> tuple[Reduction, list[str]]:
     faults = [
         fault(f"reductions.{key}", "..", "no such key", nearest(key, KEYS))
@@ -110,7 +110,8 @@ def _read(
     listed = quantiles if isinstance(quantiles, list) else [quantiles]
     against, greatest, wrong_pair = _pair(row, quantity, given, pareto=pareto)
     wrong += wrong_pair
-    if not (_is_count(count) or (pareto and count == 0)):
+    most = count if isinstance(count, int) and not isinstance(count, bool) else -1
+    if most < 0 or (most == 0 and not pareto):
         wrong.append(fault("reductions.count", count, "isn't allowed", "a whole number, 1 or more"))
     if not listed or not all(map(_is_fraction, listed)):
         allowed = "a list of numbers from 0 to 1"
@@ -120,7 +121,7 @@ def _read(
     if faults:
         return Reduction(quantity, operation, over, name), faults
     fractions = tuple(map(float, listed))
-    found = Reduction(quantity, operation, over, name, count, fractions, against, greatest, where)
+    found = Reduction(quantity, operation, over, name, most, fractions, against, greatest, where)
     return found, faults
 
 
@@ -162,7 +163,7 @@ def _where(conditions: Any) -> tuple[str, list[str]]:
 
 
 def _pair(
-    row: Mapping[str, Any], quantity: str, given: Container[str], *, pareto: bool
+    row: Mapping[str, object], quantity: str, given: Container[str], *, pareto: bool
 ) -> tuple[str, tuple[str, ...], list[str]]:
     """Return a front's other quantity, and of which more is better, with the faults."""
     keys = [key for key in ("against", "greatest") if key in row]
@@ -204,10 +205,6 @@ def _over(entries: Any, dims: Sequence[str]) -> tuple[tuple[str, ...], list[str]
         allowed = f"some of {', '.join(dims)}"
         faults.append(fault("reductions.over", "[]", "empty", allowed))
     return tuple(dim for dim in dims if dim in over), faults
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _is_fraction(value: Any) -> bool:

@@ -110,7 +110,7 @@ class PresetResolver(Resolver):
             names = [self.labels.get(FRAMEWORK, one.preset.framework) for one in found]
         self._set(FRAMEWORK, names, found, axes)
 
-    def software_at(self, labels: Mapping[str, Any]) -> tuple[str, dict[str, Origin]]:
+    def software_at(self, labels: Mapping[str, object]) -> tuple[str, dict[str, Origin]]:
         """Return the framework with its options at one point, and constants that a preset sets."""
         if PRESET not in labels:
             return str(labels[FRAMEWORK]), {}
@@ -121,7 +121,7 @@ class PresetResolver(Resolver):
         }
         return one.framework, own
 
-    def _points(self, axes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _points(self, axes: Sequence[str]) -> Iterator[dict[str, object]]:
         """Yield what a preset depends on, at each point of some axes."""
         known = {axis.name: axis for axis in self.axes}
         for point in product(*(range(len(known[name])) for name in axes)):

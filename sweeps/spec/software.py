@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -296,7 +295,7 @@ def _load(path: Path, written: int) -> Profile:
     return read_profile(path, read_toml(path))
 
 
-def read_profile(path: Path, content: Mapping[str, Any]) -> Profile:
+def read_profile(path: Path, content: Mapping[str, object]) -> Profile:
     """Make a profile of a file's content."""
     reader = _ProfileFile(path, content)
     return reader.checked(reader.profile())

@@ -58,7 +58,7 @@ SETTINGS_KEYS = {
 }
 
 
-def changed(spec: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+def changed(spec: dict[str, object], settings: Sequence[str]) -> dict[str, object]:
     """Return a stated sweep with changes (--set); a bare name of an axis or constant is found."""
     faults = []
     for setting in settings:
@@ -103,9 +103,9 @@ class Sweep:
     constants: Mapping[str, float] = field(default_factory=dict)  # Quantities of one value
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels of one value
     reductions: tuple[Reduction, ...] = ()  # Reductions
-    figures: tuple[Mapping[str, Any], ...] = ()  # Figure declarations, as written
+    figures: tuple[Mapping[str, object], ...] = ()  # Figure declarations, as written
     # A table of measurements to lay beside the predictions, as written; empty: none
-    measured: Mapping[str, Any] = field(default_factory=dict)
+    measured: Mapping[str, object] = field(default_factory=dict)
     asserts: tuple[Contract, ...] = ()  # What has to hold of the results
     optional: bool = False  # Whether quantities are left out that what is given doesn't suffice for
     usual: bool = False  # Whether the quantities are the usual ones, for none was asked for
@@ -134,7 +134,7 @@ class Sweep:
     def _part(self, left: Container[str], renamed: Mapping[str, str]) -> Sweep:
         """Return what is given without some names, and with others for some."""
 
-        def own(given: Mapping[str, Any]) -> dict[str, Any]:
+        def own(given: Mapping[str, object]) -> dict[str, Any]:
             names = {name: renamed.get(name, name) for name in given}
             return {names[name]: one for name, one in given.items() if names[name] not in left}
 
@@ -195,7 +195,7 @@ def load_sweep(
 
 
 def read_sweep(
-    spec: Mapping[str, Any],
+    spec: Mapping[str, object],
     *,
     bare_is_si: bool,
     where: str = "",
@@ -216,20 +216,18 @@ class _SweepReader(Faults):
     """Reads a stated sweep, gathering faults."""
 
     def __init__(
-        self, spec: Mapping[str, Any], bare_is_si: bool, folders: Sequence[Path] | None
+        self, spec: Mapping[str, object], bare_is_si: bool, folders: Sequence[Path] | None
     ) -> None:
         super().__init__()
         self.spec, self.bare_is_si, self.folders = spec, bare_is_si, folders
         self.said: dict[str, str] = {}  # What the user calls a quantity, if not by its name
         names = [
             name
-            for key in ("axes", "constants")
-            if isinstance(spec.get(key), Mapping)
-            for names in (
-                spec[key],
-                *(own for own in spec[key].values() if isinstance(own, Mapping)),
-            )
-            for name in map(str, names)
+            for stated in (spec.get("axes"), spec.get("constants"))
+            if isinstance(stated, Mapping)
+            for table in (stated, *stated.values())
+            if isinstance(table, Mapping)
+            for name in map(str, table)
         ]
         self.training = is_training({quantity_of(name, training=False) for name in names})
 
@@ -300,12 +298,12 @@ class _SweepReader(Faults):
             usual="quantities" not in self.spec,
         )
 
-    def _table(self, key: str) -> Mapping[str, Any]:
+    def _table(self, key: str) -> Mapping[str, object]:
         value = self.spec.get(key, {})
         if not isinstance(value, Mapping):
             self.add(key, value, "not a table", f"[{key}] with keys below it")
             return {}
-        table: dict[str, Any] = {}
+        table: dict[str, object] = {}
         for name, own in value.items():
             before = self.said.get(quantity := quantity_of(name, training=self.training), quantity)
             quantity = self._meant(name)
@@ -332,7 +330,7 @@ class _SweepReader(Faults):
             self.said[quantity] = name
         return quantity
 
-    def _tables(self, key: str) -> Sequence[Mapping[str, Any]]:
+    def _tables(self, key: str) -> Sequence[Mapping[str, object]]:
         value = self.spec.get(key, [])
         if not isinstance(value, list) or not all(isinstance(row, Mapping) for row in value):
             self.add(key, value, "not a list of tables", f"[[{key}]]")
@@ -370,7 +368,7 @@ class _SweepReader(Faults):
                 axes.append(axis)
         return axes
 
-    def _joint(self, name: str, table: Mapping[str, Any]) -> Axis | None:
+    def _joint(self, name: str, table: Mapping[str, object]) -> Axis | None:
         if name in LABELS or name in VOCABULARY:
             self.add(f"axes.{name}", "{..}", "a table needs a name of its own", "such as 'case'")
             return None

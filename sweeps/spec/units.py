@@ -560,7 +560,7 @@ _RANGE_ARITHMETIC = re.compile(r"[\d.eE+*/()\s-]+")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def with_si_units(spec: Mapping[str, Any]) -> dict[str, Any]:
+def with_si_units(spec: Mapping[str, object]) -> dict[str, object]:
     """Give the numbers without a unit in a stated sweep their SI unit."""
     tables = ("axes", "constants")
     return {
@@ -569,7 +569,7 @@ def with_si_units(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _labelled(table: Mapping[str, Any]) -> dict[str, Any]:
+def _labelled(table: Mapping[str, object]) -> dict[str, object]:
     return {
         name: _labelled(value) if isinstance(value, Mapping) else with_unit(name, value)
         for name, value in table.items()
@@ -620,24 +620,21 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def to_toml(spec: Mapping[str, Any]) -> str:
+def to_toml(spec: Mapping[str, object]) -> str:
     """Write a stated sweep as TOML."""
-    plain = [f"{_key(k)} = {toml_value(v)}" for k, v in spec.items() if not _table(v)]
-    parts = ["\n".join(plain)] if plain else []
+    plain: list[str] = []
+    tables: list[str] = []
     for key, value in spec.items():
         if isinstance(value, Mapping):
-            parts.append(_lines(f"[{_key(key)}]", value))
-        elif _table(value):
-            parts += [_lines(f"[[{_key(key)}]]", row) for row in value]
-    return "\n\n".join(parts) + "\n"
+            tables.append(_lines(f"[{_key(key)}]", value))
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            tables += [_lines(f"[[{_key(key)}]]", row) for row in value]
+        else:
+            plain.append(f"{_key(key)} = {toml_value(value)}")
+    return "\n\n".join([*(["\n".join(plain)] if plain else []), *tables]) + "\n"
 
 
-def _table(value: Any) -> bool:
-    listed = isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
-    return isinstance(value, Mapping) or listed
-
-
-def _lines(head: str, table: Mapping[str, Any]) -> str:
+def _lines(head: str, table: Mapping[str, object]) -> str:
     # Tables inside are written inline, so that the order of axes stays.
     return "\n".join(
         [head, *(f"{_key(name)} = {toml_value(item)}" for name, item in table.items())]

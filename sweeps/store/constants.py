@@ -25,11 +25,11 @@ _DTYPE = "dtype"  # Of a number that isn't a double
 
 
 def as_attributes(
-    constants: Iterable[tuple[str, NDArray[Any], Mapping[str, Any]]],
-) -> dict[str, Any]:
+    constants: Iterable[tuple[str, NDArray[Any], Mapping[str, object]]],
+) -> dict[str, object]:
     """Return constants, each a name, a value and its attributes, as attributes of the whole."""
     values: dict[str, Any] = {}
-    about: dict[str, dict[str, Any]] = {}
+    about: dict[str, dict[str, object]] = {}
     for name, value, attrs in constants:
         about[name] = {key: _plain(each) for key, each in attrs.items()}
         if value.dtype.kind in "UOST":
@@ -45,7 +45,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def constants_of(attrs: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[Any], dict[str, Any]]]:
+def constants_of(attrs: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[Any], dict[str, object]]]:
     """Yield the constants among a dataset's attributes: names, values, and their attributes."""
     for name, about in json.loads(attrs.get(CONSTANTS, "{}")).items():
         if name not in attrs:
@@ -54,13 +54,13 @@ def constants_of(attrs: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[Any], 
         yield name, np.asarray(attrs[name], dtype=dtype), about
 
 
-def without_constants(attrs: Mapping[str, Any]) -> dict[str, Any]:
+def without_constants(attrs: Mapping[str, Any]) -> dict[str, object]:
     """Return the other attributes of a dataset."""
     names = {CONSTANTS, CHECKSUM, *json.loads(attrs.get(CONSTANTS, "{}"))}
     return {name: value for name, value in attrs.items() if name not in names}
 
 
-def checksum_of(attrs: Mapping[str, Any]) -> str:
+def checksum_of(attrs: Mapping[str, object]) -> str:
     """Return the checksum of the constants among a dataset's attributes."""
     content = [
         [name, value.dtype.kind, value.tolist(), about]

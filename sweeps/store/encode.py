@@ -153,7 +153,9 @@ def stored_dtype(column: Column) -> np.dtype[Any]:
     return np.dtype(np.int8) if column.dtype.kind == "b" else column.dtype.newbyteorder("=")
 
 
-def normalised(attrs: Mapping[str, Any], flags: np.dtype[Any] | None = None) -> dict[str, Any]:
+def normalised(
+    attrs: Mapping[str, object], flags: np.dtype[Any] | None = None
+) -> dict[str, object]:
     """Return attributes as netCDF gives them back, so that memory and file agree."""
     return {
         name: _normalised(name, value, flags if name in _FLAGS else None)
@@ -170,7 +172,7 @@ def _normalised(name: str, value: object, dtype: np.dtype[Any] | None) -> object
     return array.reshape(-1)[0] if array.size == 1 else array
 
 
-def attributes(layout: Layout, column: Column) -> dict[str, Any]:
+def attributes(layout: Layout, column: Column) -> dict[str, object]:
     """Return a column's attributes, with the names of the flags that explain its holes."""
     attrs = normalised(column.attrs, stored_dtype(column) if not is_label(column) else None)
     if column.dtype.kind == "f" and any(variable is column for variable in layout.variables):
@@ -516,7 +518,7 @@ def create(dataset: netCDF4.Dataset, layout: Layout, plan: list[Stored]) -> None
     dataset.setncatts(file_attributes(layout, plan))
 
 
-def global_attributes(layout: Layout) -> dict[str, Any]:
+def global_attributes(layout: Layout) -> dict[str, object]:
     """Return a dataset's attributes, its constants among them, as they are in memory."""
     constants = (
         (column.name, values_of(column), attributes(layout, column))
@@ -526,7 +528,7 @@ def global_attributes(layout: Layout) -> dict[str, Any]:
     return normalised(layout.attrs) | as_attributes(constants)
 
 
-def file_attributes(layout: Layout, plan: Sequence[Stored]) -> dict[str, Any]:
+def file_attributes(layout: Layout, plan: Sequence[Stored]) -> dict[str, object]:
     """Return the attributes of a file."""
     found = global_attributes(layout)
     if CONSTANTS in found:

@@ -301,7 +301,7 @@ def _summary(
     return Summary(name, dims, shape, str(variable.dtype), attrs, is_coordinate, **values)
 
 
-def _constant(name: str, value: NDArray[Any], attrs: dict[str, Any]) -> Summary:
+def _constant(name: str, value: NDArray[Any], attrs: dict[str, object]) -> Summary:
     if value.dtype.kind == "U":
         return Summary(name, (), (), "str", attrs, is_coordinate=True, labels=(str(value),))
     number = float(value)
@@ -309,7 +309,7 @@ def _constant(name: str, value: NDArray[Any], attrs: dict[str, Any]) -> Summary:
     return Summary(name, (), (), str(value.dtype), attrs, is_coordinate=True, **known)
 
 
-def _range(variable: netCDF4.Variable[Any]) -> dict[str, Any]:
+def _range(variable: netCDF4.Variable[Any]) -> dict[str, object]:
     """Return the least and the greatest number, and how many there are none."""
     minimum, maximum, missing = np.inf, -np.inf, 0
     for region in slabs(variable.shape, variable.dtype.itemsize):
@@ -473,7 +473,7 @@ def _with_names(dataset: xr.Dataset, path: Path) -> xr.Dataset:
 def _restored(dataset: xr.Dataset) -> xr.Dataset:
     """Give dimensions their labels back, and leave out what only concerns the file."""
     former = dataset.attrs.pop(FORMAT[0], None) == "1"
-    coordinates: dict[str, Any] = {}
+    coordinates: dict[str, object] = {}
     renamed = []
     for name, variable in dataset.coords.items():
         if variable.dtype.kind not in "OSUT":

@@ -137,7 +137,7 @@ class ZarrStore:
         shutil.rmtree(aside)
         self._arrays.clear()
 
-    def _encoding(self, each: Stored, chunks: tuple[int, ...] | None) -> dict[str, Any]:
+    def _encoding(self, each: Stored, chunks: tuple[int, ...] | None) -> dict[str, object]:
         """Return how xarray stores a variable: a chunk that has changed isn't read silently."""
         codecs: Any = importlib.import_module("zarr.codecs")
         compressors = [codecs.Crc32cCodec()]
@@ -146,7 +146,7 @@ class ZarrStore:
             options = {"cname": "zstd", "clevel": LEVEL, "typesize": size}
             shuffle = "shuffle" if size > 1 else "noshuffle"
             compressors.insert(0, codecs.BloscCodec(**options, shuffle=shuffle))
-        found: dict[str, Any] = {"compressors": compressors}
+        found: dict[str, object] = {"compressors": compressors}
         if each.values is None and each.shape:
             size = each.dtype.itemsize
             found["chunks"] = chunks or tuple(chunk_shape(each.shape, size, CHUNK_BYTES))

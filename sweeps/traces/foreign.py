@@ -15,7 +15,7 @@ from typing import Any
 
 from sweeps.traces.origin import Tool
 
-Event = Mapping[str, Any]
+Event = Mapping[str, object]
 XLA, ASCEND = "xla", "ascend"
 
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,6})")
@@ -158,7 +158,7 @@ def _times(event: Event) -> dict[str, float]:
     return times
 
 
-def _args(event: Event) -> Mapping[str, Any]:
+def _args(event: Event) -> Mapping[str, object]:
     args = event.get("args")
     return args if isinstance(args, dict) else {}
 

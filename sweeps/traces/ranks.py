@@ -63,7 +63,7 @@ class Ranks:
             return tuple(range(len(ranks)))
         return tuple(rank for rank in ranks if rank is not None)
 
-    def records(self) -> Iterator[dict[str, Any]]:
+    def records(self) -> Iterator[dict[str, object]]:
         """Yield what was found as records: of each trace, why it's exposed, its steps, its streams.
 
         All have the same names; what isn't known of a step, a stream or a collective is NaN.
@@ -208,7 +208,7 @@ _SKEW = (
 
 
 def result_of(
-    ranks: Ranks, given: Mapping[str, Any] | None = None, command: Sequence[str] = ()
+    ranks: Ranks, given: Mapping[str, object] | None = None, command: Sequence[str] = ()
 ) -> Result:
     """Return what was found: a labelled dataset, and records of traces, steps and streams."""
     activities, parts = tuple(ranks.overlaps[0].times), tuple(ranks.overlaps[0].parts)
@@ -349,7 +349,7 @@ def _column(name: str, dims: tuple[str, ...], units: str, meaning: str, values: 
 
 
 def _attributes(
-    ranks: Ranks, given: Mapping[str, Any], command: Sequence[str]
+    ranks: Ranks, given: Mapping[str, object], command: Sequence[str]
 ) -> Mapping[str, str]:
     files = [
         {"name": trace.file, "rank": rank, "blake2b": trace.digest, "bytes_of_json": trace.nbytes}

@@ -28,7 +28,7 @@ from sweeps.traces.origin import UNKNOWN, Tool, named_rank, tool_of
 # wrong place (in a list within an event, in a string) leaves text that isn't JSON, and is then
 # moved.
 
-Event = dict[str, Any]
+Event = dict[str, object]
 
 _READ = 1 << 18
 _PART = 1 << 18
@@ -472,7 +472,7 @@ _COLLECTIVE = ("Collective name", "Group size", "Process Group Description", "Pr
 _SPANS = ("ProfilerStep", "nccl:")
 _LATEST = 9e15  # microseconds that are nanoseconds in 64 bits
 _LARGEST = 1 << 62
-_NOTHING: dict[str, Any] = {}
+_NOTHING: dict[str, object] = {}
 _ROWS = (np.float64, np.float64, np.int32, np.int32, np.int32, np.int64, np.int64, np.int64)
 _LAUNCHES = (np.float64, np.int64, np.int32)
 _SPANNING = (np.float64, np.float64, np.int32, np.int32, np.int32)
@@ -691,10 +691,10 @@ def _known(value: Any) -> int | None:
     return None if number < 0 else number
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: Any) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _properties(value: Any) -> dict[int, Mapping[str, Any]]:
+def _properties(value: Any) -> dict[int, Mapping[str, object]]:
     listed = [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
     return {_whole(each.get("id", index)): each for index, each in enumerate(listed)}

@@ -37,9 +37,9 @@ COPY = "gpu_memcpy"  # As the profiler of PyTorch names it
 
 def chrome_trace(
     courses: Mapping[str, Sequence[Span]], marks: Mapping[str, float] | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return timelines as a Chrome trace: a process each, a thread each of its rows."""
-    events: list[dict[str, Any]] = []
+    events: list[dict[str, object]] = []
     for pid, (name, spans) in enumerate(courses.items(), 1):
         rows = {row: tid for tid, row in enumerate(dict.fromkeys(s.row for s in spans), 1)}
         events.append(_about("process_name", pid, 0, name=name))
@@ -72,7 +72,7 @@ def _times(span: Span) -> dict[str, float]:
     return {"ts": start, "dur": round(end - start, 3)}
 
 
-def _category(span: Span, stream: int) -> dict[str, Any]:
+def _category(span: Span, stream: int) -> dict[str, object]:
     """Return what a span is to readers of traces: work on a stream, or what holds it."""
     computing = span.row == step.PARTS and span.kind in step.COMPUTING_KINDS
     if computing or span.kind == OPTIMIZER:
@@ -88,7 +88,7 @@ def _category(span: Span, stream: int) -> dict[str, Any]:
     return {"cat": category, "args": {**works, **known}}
 
 
-def _about(what: str, pid: int, tid: int, **details: Any) -> dict[str, Any]:
+def _about(what: str, pid: int, tid: int, **details: Any) -> dict[str, object]:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": details}
 
 

@@ -117,7 +117,10 @@ def read_study(path: Path, folders: Sequence[Path] = ()) -> BenefitStudy:
         reader.fault(f"{TABLE}.sm_margin", margin, "isn't allowed", "true or false")
     title = reader.text("", content, "title", default="Tensor-parallel overlap")
     summary = reader.text("", content, "summary", default="")
-    figures = content.get("figures", [])
+    listed = content.get("figures", [])
+    figures = listed if isinstance(listed, list) else []
+    if figures is not listed:
+        reader.fault("figures", listed, "is not a list of tables", "[[figures]]")
     reader.tell()
     study = BenefitStudy(title, summary, machines, axes, shapes, margin, tuple(figures))
     _check(study, path)
@@ -128,7 +131,7 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _axis(path: Path, name: str, table: Mapping[str, Any]) -> Floats:
+def _axis(path: Path, name: str, table: Mapping[str, object]) -> Floats:
     place = f"{path}: {TABLE}.{name}"
     if name not in table:
         raise InputError(needs("the table", name, f"{place}, one value or many"))
@@ -200,7 +203,7 @@ def benefit(study: BenefitStudy) -> dict[str, Floats]:
     }
 
 
-def records_of(study: BenefitStudy, values: Mapping[str, Floats]) -> Iterator[dict[str, Any]]:
+def records_of(study: BenefitStudy, values: Mapping[str, Floats]) -> Iterator[dict[str, object]]:
     """Yield a record for each cell: where it is, and what overlap gains there."""
     names = [rates.name for rates in study.hardware]
     axes = list(study.axes.values())
@@ -259,7 +262,7 @@ NUMBERS = ("tp", "tokens", "hidden", "ffn_hidden", "gated", "heads", "kv_groups"
 PRESET = ("preset", "gpu", "precision", *NUMBERS, "layer", "method", "num_sm", "aggregate")
 
 
-def preset_rows(path: Path, folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
+def preset_rows(path: Path, folders: Sequence[Path] = ()) -> list[dict[str, object]]:
     """Return a table's settings with our choice for each layer, and what theirs loses."""
     _, ((_, heading), *lines) = read_csv(path, "TABLE", quantities=False)
     lacking = [name for name in PRESET if name not in heading]
@@ -274,7 +277,7 @@ def preset_rows(path: Path, folders: Sequence[Path] = ()) -> list[dict[str, Any]
 
 def _of_preset(
     path: Path, rows: Sequence[Mapping[str, str]], folders: Sequence[Path]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     first = rows[0]
     numbers = {}
     for name in NUMBERS:
@@ -346,7 +349,7 @@ def _choices(case: LayerOverlap) -> list[LayerOverlap]:
     return list(dict.fromkeys([off, *legal, case.same_as]))
 
 
-def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict[str, Any]:
+def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict[str, object]:
     """Return theirs beside ours."""
     own = {choice: times[choice] for choice in _choices(case)}
     ours = _chosen(own)
@@ -403,12 +406,12 @@ def preset_summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def preset_result(rows: Sequence[dict[str, Any]], attrs: Mapping[str, str]) -> Result:
+def preset_result(rows: Sequence[dict[str, object]], attrs: Mapping[str, str]) -> Result:
     """Return the layers as a dataset of rows."""
     return of_rows(list(rows), fields_of(rows), attrs)
 
 
-def fields_of(rows: Sequence[Mapping[str, Any]], chosen: Sequence[str] = ()) -> list[Field]:
+def fields_of(rows: Sequence[Mapping[str, object]], chosen: Sequence[str] = ()) -> list[Field]:
     """Return the columns of rows by their names: times in µs, text, numbers that were chosen."""
     fields = []
     for name in rows[0]:

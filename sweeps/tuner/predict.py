@@ -377,7 +377,7 @@ def _micro(seconds: Any) -> float:
     return round(float(seconds) * _MICRO, 6)
 
 
-def records(results: Any) -> list[dict[str, Any]]:
+def records(results: Any) -> list[dict[str, object]]:
     """Return results as records."""
     return [result.record() for result in results]
 
@@ -444,7 +444,7 @@ class _Problem:
 
     def __init__(
         self,
-        shapes: Mapping[str, Any],
+        shapes: Mapping[str, object],
         tokens: Any,
         cases: Sequence[LayerOverlap],
         rates: Rates,
@@ -534,7 +534,7 @@ def _scatters(case: LayerOverlap) -> bool:
 
 
 def predict(
-    shapes: Mapping[str, Any],
+    shapes: Mapping[str, object],
     tokens: Any,
     cases: Sequence[LayerOverlap],
     rates: Rates,
@@ -548,7 +548,7 @@ def predict(
 
 
 def predict_phases(
-    shapes: Mapping[str, Any],
+    shapes: Mapping[str, object],
     tokens: Any,
     cases: Sequence[LayerOverlap],
     rates: Rates,
@@ -617,7 +617,9 @@ def _groups(problem: _Problem, phase: str, *, sm_margin: bool) -> dict[str, NDAr
     return {name: np.array(places) for name, places in found.items()}
 
 
-def _ring(problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str) -> dict[str, Any]:
+def _ring(
+    problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
+) -> dict[str, object]:
     scatters = mechanism == "reduce_scatter_ring"
     names = np.full(len(where), REDUCE_SCATTER if scatters else ALL_GATHER)
     message = problem.message(names, phase, where)
@@ -632,7 +634,7 @@ def _ring(problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
     }
 
 
-def _by_sms(problem: _Problem, phase: str, where: Any, names: NDArray[Any]) -> dict[str, Any]:
+def _by_sms(problem: _Problem, phase: str, where: Any, names: NDArray[Any]) -> dict[str, object]:
     """Return what the rate of multiprocessors takes."""
     rate = {name: problem.rates[one] for name, one in SM_BANDWIDTH.items()}
     return {
@@ -642,7 +644,9 @@ def _by_sms(problem: _Problem, phase: str, where: Any, names: NDArray[Any]) -> d
     }
 
 
-def _bulk(problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str) -> dict[str, Any]:
+def _bulk(
+    problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
+) -> dict[str, object]:
     names = problem.collectives(phase)[where]
     found = problem.evaluation(phase, mechanism, where, **_by_sms(problem, phase, where, names))
     return {

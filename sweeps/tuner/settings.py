@@ -371,7 +371,7 @@ def companion_of(
     return Companion((*flags, *([SCATTERED] if scattered_dgrad else []), *off))
 
 
-def layer_values(case: LayerOverlap, *, sm_margin: bool = False) -> dict[str, Any]:
+def layer_values(case: LayerOverlap, *, sm_margin: bool = False) -> dict[str, object]:
     """Return all values of a layer that overlaps as a case says."""
     ring = case.method == "ring_exchange"
     count = 1 if ring else case.num_sm
@@ -406,7 +406,9 @@ def yaml_of(
 
 
 def to_yaml(
-    values: Mapping[str, Mapping[str, Any]], heading: Sequence[str] = (), version: Version = NEWEST
+    values: Mapping[str, Mapping[str, object]],
+    heading: Sequence[str] = (),
+    version: Version = NEWEST,
 ) -> str:
     """Return layers with their values as YAML, with the keys that a release takes."""
     known = [key for key in KEYS if SINCE.get(key, version) <= version]

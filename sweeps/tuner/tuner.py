@@ -315,7 +315,7 @@ def _listed(title: str, lines: Sequence[str], most: int = 20) -> Iterator[str]:
             yield f"  and {len(lines) - most} more: tuning_report.json has all"
 
 
-def _choice(choice: Choice, companion: Companion) -> dict[str, Any]:
+def _choice(choice: Choice, companion: Companion) -> dict[str, object]:
     return {
         "layers": {layer: result.case.config_id for layer, result in choice.layers.items()},
         "in_turn": {k: why for k, why in choice.reasons.items() if k not in choice.layers},
@@ -334,7 +334,9 @@ def _choice(choice: Choice, companion: Companion) -> dict[str, Any]:
 QUANTITIES = ("sequential_time", "overlapped_time", "overlap_speedup")
 
 
-def result_of(study: BenefitStudy, inputs: Mapping[str, str], given: Mapping[str, Any]) -> Result:
+def result_of(
+    study: BenefitStudy, inputs: Mapping[str, str], given: Mapping[str, object]
+) -> Result:
     """Return a study as a dataset."""
     values = benefit(study)
     dims = study.dims
@@ -368,7 +370,7 @@ def result_of(study: BenefitStudy, inputs: Mapping[str, str], given: Mapping[str
 _FLAGS = ("tp_size", "aggregate", "num_sm")
 
 
-def result_of_tuning(report: TuningReport, given: Mapping[str, Any]) -> Result:
+def result_of_tuning(report: TuningReport, given: Mapping[str, object]) -> Result:
     """Return a tuning's cases as a dataset of rows; as JSON, all of its report."""
     whole = report.record()
     rows: list[dict[str, Any]] = whole["cases"]

@@ -361,7 +361,7 @@ KINDS = dict(zip(PHASES, GRADIENTS, strict=True))
 
 
 def products_of(
-    shapes: Mapping[str, Any], tp: Any, attention: str = "mha", tokens: Any = 1.0
+    shapes: Mapping[str, object], tp: Any, attention: str = "mha", tokens: Any = 1.0
 ) -> dict[tuple[str, str], dict[str, Floats]]:
     """Return rows, columns and depth of each linear layer's product in each phase, on one rank."""
     one = {"layers": 1.0, **dict.fromkeys(_LATENTS, 0.0)}  # Unless the shapes say otherwise
