@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.plots.frame import Legend, Sheet, axis_of, frame, in_column, scale_for
 from sweeps.plots.save import save
-from sweeps.plots.style import ALARM, COLOURS, INK, MUTED, sentence, style, together, use, wrap
+from sweeps.plots.style import (
+    ALARM,
+    COLOURS,
+    INK,
+    MUTED,
+    Look,
+    sentence,
+    style,
+    together,
+    use,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +32,7 @@ _WIDTH = 5.4  # inches of a panel
 _SLOT = 0.3  # and of a row
 # In a column of a paper: of a row's name, and of names and errors beside a panel.
 _NAME, _AROUND = 1.0, 1.25
-_MEASURED: dict[str, Any] = {
+_MEASURED: Look = {
     "linestyle": "none",
     "marker": "o",
     "markersize": 8,
@@ -29,7 +40,7 @@ _MEASURED: dict[str, Any] = {
     "markeredgecolor": INK,
     "markeredgewidth": 1.4,
 }
-_PREDICTED: dict[str, Any] = {
+_PREDICTED: Look = {
     "linestyle": "none",
     "marker": "D",
     "markersize": 4.5,

@@ -23,6 +23,7 @@ from sweeps.plots.style import (
     MUTED,
     STIPPLE,
     STROKES,
+    Look,
     Scale,
     launched,
     number,
@@ -426,7 +427,7 @@ def _axes(figure: Figure, view: View, drawn: _Map, panels: int) -> tuple[Axis, A
 
 
 def _patch(
-    look: dict[str, Any],
+    look: Look,
     mask: NDArray[np.bool_],
     columns: NDArray[np.float64],
     rows: NDArray[np.float64],

@@ -31,6 +31,7 @@ from sweeps.plots.style import (
     INK,
     MARKERS,
     MUTED,
+    Look,
     canonical,
     launched,
     plain,
@@ -53,9 +54,9 @@ _MOST_COLOURS = 7
 _FEW_COLOURS = 3  # more numbers than these are told apart by a colour scale
 _LOG_FROM = 4.0  # ratio of the times from which their axis is logarithmic: the best ones matter
 _PALE = "#b8b8b8"
-_CAPACITY: dict[str, Any] = {"color": INK, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}
-_DEADLINE: dict[str, Any] = {"color": COLOURS[4], "linewidth": 1.8, "linestyle": (0, (1.5, 1.2))}
-_ANSWER: dict[str, Any] = {
+_CAPACITY: Look = {"color": INK, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}
+_DEADLINE: Look = {"color": COLOURS[4], "linewidth": 1.8, "linestyle": (0, (1.5, 1.2))}
+_ANSWER: Look = {
     "color": INK,
     "marker": "*",
     "markersize": 15,
@@ -63,7 +64,7 @@ _ANSWER: dict[str, Any] = {
     "markeredgewidth": 1.0,
     "linestyle": "none",
 }
-_FRONT: dict[str, Any] = {"color": ALARM, "linewidth": 1.4}
+_FRONT: Look = {"color": ALARM, "linewidth": 1.4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class _Points:
         """Which plans don't fit."""
         return np.asarray(np.isfinite(self.x) & (self.x > self.limit))
 
-    def look(self, place: int) -> dict[str, Any]:
+    def look(self, place: int) -> Look:
         """Return how the points of one colour are drawn."""
         shade: str = COLOURS[place % len(COLOURS)]
         if self.ordered and len(self.names) > _FEW_COLOURS:
@@ -238,7 +239,7 @@ def _draw(
     axes.plot(points.x[timed], points.y[timed], color=_PALE, marker="o", linestyle="none")
     # Of those without a time the memory alone is known: strokes at the edge.
     alone = thinned(points.x, np.full(points.x.shape, yaxis.low), outside, axes_of)
-    strokes: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "clip_on": False}
+    strokes: Look = {"transform": axes.get_xaxis_transform(), "clip_on": False}
     axes.vlines(points.x[alone], 0.0, 0.03, colors=_PALE, linewidth=1.2, **strokes)
     for place in range(len(points.names)):
         own = thinned(points.x, points.y, points.fits & (points.colour == place), axes_of)
@@ -257,7 +258,7 @@ def _draw(
         axes.axvspan(points.limit, xaxis.high, color=HOLE_COLOUR, zorder=0)
         axes.axvline(points.limit, **_CAPACITY, zorder=3)
         if points.outside.any():
-            words: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "color": MUTED}
+            words: Look = {"xycoords": axes.get_xaxis_transform(), "color": MUTED}
             axes.annotate(
                 "don't fit",
                 (points.limit, 1.0),

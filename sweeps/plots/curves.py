@@ -40,6 +40,7 @@ from sweeps.plots.style import (
     COLOURS,
     MARKERS,
     STROKES,
+    Look,
     Scale,
     number,
     plain,
@@ -134,7 +135,7 @@ def lines_of(
     return lines
 
 
-def stroke(line: Line) -> dict[str, Any]:
+def stroke(line: Line) -> Look:
     """Return how a line is drawn."""
     shade = COLOURS[line.colour % len(COLOURS)]
     return {
@@ -300,7 +301,7 @@ _SAMPLES_SHOWN = 24  # lines of at most so many samples have a marker at each
 _MARKERS = 5  # longer ones have about so many
 _THIN_FROM = 2  # more panels than these have thinner lines
 _LABEL_HEIGHT = 0.2  # inches
-_BOUND: dict[str, Any] = {"linewidth": 1.1, "linestyle": (0, (4, 2.5)), "zorder": 1.8}
+_BOUND: Look = {"linewidth": 1.1, "linestyle": (0, (4, 2.5)), "zorder": 1.8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,8 +585,8 @@ def _draw_panel(drawing: _Drawing, axes: Axes, index: int, made: Frame) -> None:
         heights = bound.values[min(index, len(bound.values) - 1)]
         axes.plot(*_drawn(drawing, heights), **{**_BOUND, "color": bound.colour})
     many, scale = len(made.axes) > _THIN_FROM, use().scale
-    thin: dict[str, Any] = {"linewidth": 1.5 * scale} if many else {}
-    small: dict[str, Any] = {"markersize": 4.0 * scale} if many else {}
+    thin: Look = {"linewidth": 1.5 * scale} if many else {}
+    small: Look = {"markersize": 4.0 * scale} if many else {}
     # Of lines with many samples each has its markers at others, so that equal lines both show.
     every = 1 if len(plot.x) <= _SAMPLES_SHOWN else max(len(plot.x) // _MARKERS, 1)
     for place, line in enumerate(plot.lines):

@@ -15,6 +15,7 @@ from sweeps.plots.style import (
     LINE_HEIGHT,
     MUTED,
     UNBROKEN,
+    Look,
     launched,
     long_name,
     number,
@@ -59,7 +60,7 @@ _HINTED = 0.97  # of a line's room: letters that are fitted to dots take a littl
 
 
 # A text of a legend, and how its sample looks: an area where it has a ``facecolor``, else a line.
-Sample = tuple[str, Mapping[str, Any]]
+Sample = tuple[str, Look]
 
 
 @dataclass(frozen=True, slots=True)

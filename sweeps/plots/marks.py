@@ -20,6 +20,7 @@ from sweeps.plots.schema import KINDS, Figure, listed
 from sweeps.plots.style import (
     INK,
     MUTED,
+    Look,
     Scale,
     launched,
     long_name,
@@ -360,7 +361,7 @@ class End:
     label: str  # The name
     x: NDArray[np.float64]  # The line
     y: NDArray[np.float64]
-    look: dict[str, Any]  # How it is drawn
+    look: Look  # How it is drawn
 
 
 def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> None:
@@ -379,7 +380,7 @@ def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> N
     inch = 1.0 / panel[0]
     start = 1.0 + _LEADER * inch
     for (place, end), lines, y in zip(found, texts, places, strict=True):
-        how: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+        how: Look = {"transform": axes.transAxes, "clip_on": False}
         leader = ([place[0], start - 0.04 * inch], [place[1], y])
         # A line that ends early isn't drawn on: its leader is dotted.
         dots = ":" if place[0] < _EARLY else "-"

@@ -36,6 +36,7 @@ from sweeps.plots.style import (
     MARKERS,
     MUTED,
     STROKES,
+    Look,
     number,
     style,
     use,
@@ -49,7 +50,7 @@ _STRIP = 0.85  # inches of the panel with the ratio
 _WIDEST = 10.0  # ratios beyond it, and beyond its inverse, stand at the edge
 _RATIOS = (0.1, 0.2, 0.5)
 _WITHIN: dict[str, object] = {"facecolor": BAND, "edgecolor": BOUND, "linewidth": 0.5}
-_MEASURED: dict[str, Any] = {
+_MEASURED: Look = {
     "linestyle": "none",
     "marker": "o",
     "markersize": 5,
@@ -215,7 +216,7 @@ def _error(rows: _Rows, index: int, place: int) -> str:
     return f"median error {100 * median_error(predicted, measured):.0f} % ({count} {points})"
 
 
-def _predicted(line: Line, count: int) -> dict[str, Any]:
+def _predicted(line: Line, count: int) -> Look:
     look = stroke(line)
     return {
         "color": look["color"],
@@ -374,7 +375,7 @@ def _predicted_ratio_axis(cloud: Cloud) -> Axis:
 
 
 def _draw_values(
-    axes: Axes, cloud: Cloud, looks: Mapping[str, dict[str, Any]], ends: tuple[float, float]
+    axes: Axes, cloud: Cloud, looks: Mapping[str, Look], ends: tuple[float, float]
 ) -> None:
     x = np.array(ends)
     axes.fill_between(x, x * (1 - BAND_WIDTH), x * (1 + BAND_WIDTH), color=BAND, zorder=0.5)
@@ -391,7 +392,7 @@ def _draw_values(
 
 
 def _draw_ratios(
-    axes: Axes, cloud: Cloud, looks: Mapping[str, dict[str, Any]], ends: tuple[float, float]
+    axes: Axes, cloud: Cloud, looks: Mapping[str, Look], ends: tuple[float, float]
 ) -> None:
     axes.axhspan(1 - BAND_WIDTH, 1 + BAND_WIDTH, color=BAND, zorder=0.5)
     axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
@@ -421,8 +422,8 @@ _CALIBRATED_STRIP = 0.95  # inches of the panel with the ratio
 _PALE = 0.22
 _APART, _DECADES = 4.0, 1e5  # of bandwidths
 _FEW = 2  # curves of a panel up to which bands and data sheets are shown beside them
-_SHEET: dict[str, Any] = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.1}
-_RING: dict[str, Any] = {
+_SHEET: Look = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.1}
+_RING: Look = {
     "linestyle": "none",
     "marker": "o",
     "markersize": 10,
@@ -533,7 +534,7 @@ def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tupl
     return xaxis, yaxis, Axis("log", 1.0 / far, far, ticks, "Measured / fitted")
 
 
-def _calibrated_draw_panel(axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]]) -> None:
+def _calibrated_draw_panel(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
     for curve in panel.curves:
         look = looks[curve.label]
         order = np.argsort(curve.message_bytes, kind="stable")
@@ -573,7 +574,7 @@ def _calibrated_draw_panel(axes: Axes, panel: Panel, looks: dict[str, dict[str, 
 
 
 def _draw_strip(
-    axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]], ends: tuple[float, float]
+    axes: Axes, panel: Panel, looks: dict[str, Look], ends: tuple[float, float]
 ) -> None:
     axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
     size = np.concatenate([curve.message_bytes for curve in panel.curves])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from sweeps.plots.style import (
     IN_GPU,
     INK,
     MUTED,
+    Look,
     as_read,
     launched,
     number,
@@ -51,7 +52,7 @@ _TOTALS_UP_TO = 3  # columns of panels that leave room for the totals
 _MOST_ROOM = 0.6  # of a panel's width, for what stands at a lying bar's end
 _OWN_COLOURS = 8  # areas after these are lighter, and striped to be told apart
 _STRIPES = "\\\\\\"  # lines: hundreds of dots would make a vector file large
-_CAPACITY: dict[str, Any] = {"linewidth": 1.8, "linestyle": (0, (4, 1.5))}
+_CAPACITY: Look = {"linewidth": 1.8, "linestyle": (0, (4, 1.5))}
 _QUANTITIES = {"s": "time", "byte": "bytes", "J": "energy", "W": "power"}
 # What is beyond the capacity: paler, with stripes.
 _OVER: dict[str, object] = {
@@ -235,7 +236,7 @@ def _bars(
     places: NDArray[np.float64],
     heights: NDArray[np.float64],
     starts: NDArray[np.float64],
-    look: dict[str, Any],
+    look: Look,
     *,
     standing: bool,
 ) -> None:
@@ -486,7 +487,7 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
     both = shown[0] * shown[1] > 0.0
     for values, other, (key, _) in zip(shown, reversed(shown), _SIDES, strict=True):
         inner = both & (abs(values) < abs(other))
-        look: dict[str, Any] = {"color": known[key], "linewidth": 0.0}
+        look: Look = {"color": known[key], "linewidth": 0.0}
         there = np.isfinite(values)
         high = np.where(inner, _BAR / 2, _BAR)[there]
         axes.barh(places[there], values[there], height=high, zorder=2.0, **look)

@@ -15,6 +15,9 @@ from typing import Any
 from sweeps.errors import InputError, nearest, refuse
 from sweeps.spec.units import parse_quantity
 
+# Options of an artist by matplotlib's names: their values are of many kinds.
+Look = dict[str, Any]
+
 # Okabe and Ito's colours, which stay apart for every kind of colour vision. The yellow is left to
 # areas: as a line on white it can't be seen.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#333333")
