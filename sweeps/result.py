@@ -376,8 +376,11 @@ def of_dataset(
 # What is asserted of results: exit code 3 where it doesn't hold.
 
 SIGNS: Mapping[str, Callable[..., NDArray[np.bool_]]] = {
-    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
-}  # fmt: skip
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
 # Of tables of alternatives the rows that are the answer.
 ANSWERS = ("recommended", "least")
 

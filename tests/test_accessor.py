@@ -34,9 +34,12 @@ def steps() -> xr.Dataset:
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "first",
-    ["import sweeps; import xarray as xr", "import xarray as xr; import sweeps",
-     "import xarray as xr; import sweeps.accessor"],
-)  # fmt: skip
+    [
+        "import sweeps; import xarray as xr",
+        "import xarray as xr; import sweeps",
+        "import xarray as xr; import sweeps.accessor",
+    ],
+)
 def test_it_is_there_of_a_file_that_xarray_opens(first: str, tmp_path: Path) -> None:
     path = tmp_path / "x.nc"
     sweeps.sweep("time", ranks=[8, 16], message_bytes=1e6).to_netcdf(path)

@@ -584,9 +584,10 @@ def test_stages_of_deepspeed_send_their_parts(cli: Runner) -> None:
     line = "analysis --model llama3-70b --hardware dgx-a100 --gpus 64 --tp 8 --pp 4 --sp 0"
     line += " --zero-stage 1 --global-batch 128 --seq-len 4096 --recompute none"
     for framework, message, gathers in (
-        ("deepspeed", "8.389 MB", True), ("megatron-deepspeed-2022", "8.389 MB", True),
+        ("deepspeed", "8.389 MB", True),
+        ("megatron-deepspeed-2022", "8.389 MB", True),
         ("megatron-lm", "67.11 MB", False),
-    ):  # fmt: skip
+    ):
         out = cli(f"{line} --framework {framework} --show communication").out
         sends = out[out.index("pp: pipeline parallelism") :].splitlines()[2]
         assert sends.split()[3:5] == message.split()
@@ -746,9 +747,11 @@ def test_what_recipes_set_is_an_option_of_the_framework(cli: Runner) -> None:
     line = "analysis --topology ring --num-gpus 8 --dp 8 --params 70e9 --zero-stage 0 --json"
     line += " --framework megatron-lm"
     for option, gradient, states in (
-        ("", 2, 4 + 4 + 4), ("+fp32_gradients", 4, 4 + 4 + 4), ("+bf16_moments", 2, 4 + 2 + 2),
+        ("", 2, 4 + 4 + 4),
+        ("+fp32_gradients", 4, 4 + 4 + 4),
+        ("+bf16_moments", 2, 4 + 2 + 2),
         ("+muon", 2, 4 + 4),
-    ):  # fmt: skip
+    ):
         (found,) = cli(f"{line}{option}").records
         assert found["weight_memory_bytes"] == 2 * 70e9
         assert found["gradient_memory_bytes"] == gradient * 70e9

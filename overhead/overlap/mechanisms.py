@@ -141,7 +141,11 @@ _MECHANISMS = (
         "pipeline",
         "transfers between pipeline stages behind other micro-batches",
         (
-            "stage_forward_time", "stage_backward_time", "p2p_time", "pp", "num_micro_batches",
+            "stage_forward_time",
+            "stage_backward_time",
+            "p2p_time",
+            "pp",
+            "num_micro_batches",
             "virtual_pipeline_size",
         ),
         "the pipeline fills and drains, and plain 1F1B waits for nearly each micro-batch's",
@@ -155,7 +159,7 @@ _MECHANISMS = (
         {"copy_time": 0.0},
         bounded=False,
     ),
-)  # fmt: skip
+)
 MECHANISMS: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in _MECHANISMS}
 
 # Labels that one mechanism heeds, and that mechanism.

@@ -26,9 +26,12 @@ OF_CURVES = (
 )
 OF_SIZES = (
     Field("message_bytes", SIZE, "message size", "byte", _LOGGED),
-    Field("size_class", "size_class", "class of message size (small below 256 KiB, medium below "
-          "16 MiB)"),
-)  # fmt: skip
+    Field(
+        "size_class",
+        "size_class",
+        "class of message size (small below 256 KiB, medium below 16 MiB)",
+    ),
+)
 OF_CELLS = (
     Field("algorithm", "algorithm", "algorithm of the predicted time"),
     Field("falls_out_of", "falls_out_of", "what the row falls out of; empty where it doesn't"),

@@ -65,11 +65,10 @@ REPEATED = (
         AGAIN,
         "ZeRO needs ranks of equal weights to shard over",
         lambda dp, cp, tp, ep, etp, zero_stage, experts: (
-            (dp * cp > 1.0) | (zero_stage == 0.0)
-            | ((experts > 0.0) & (tp * cp * dp > etp * ep))
+            (dp * cp > 1.0) | (zero_stage == 0.0) | ((experts > 0.0) & (tp * cp * dp > etp * ep))
         ),
     ),
-)  # fmt: skip
+)
 REPEATED_TEXT = "; ".join(
     (
         *(one.text for one in REPEATED),

@@ -253,14 +253,16 @@ _REWORDED = {
     "sp": {"": "yes when TP>1"},
     "recompute": {"": "unspecified (recipe)"},
     "precision": {
-        "fp8_mx": "mxfp8", "fp8_cs": "fp8 current-scaling", "fp8_sc": "fp8 block-scaling",
+        "fp8_mx": "mxfp8",
+        "fp8_cs": "fp8 current-scaling",
+        "fp8_sc": "fp8 block-scaling",
         "fp8_ds": "fp8 delayed-scaling",
     },
     "dispatcher": {"flex": "deduplicated", "alltoall": "all_to_all"},
     "embedding_layer_weight": {"no": "0", "yes": "1"},
     "head_layer_weight": {"no": "0", "yes": "1"},
     "zero_or_sharding": {"layer-wise distributed optimizer": "distributed optimizer (layer-wise)"},
-}  # fmt: skip
+}
 _TRAYS = {"GB200": "4", "GB300": "4", "VR200": "4"}
 
 

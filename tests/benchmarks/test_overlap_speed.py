@@ -14,12 +14,15 @@ WANTED = 1e7
 DURATIONS = {"compute_time": "1ms:1s:log200", "communication_time": "1ms:1s:log200"}
 FURTHER = {
     "pipeline": {
-        "stage_forward_time": "1ms:1s:log200", "p2p_time": "1us:1ms:log200",
+        "stage_forward_time": "1ms:1s:log200",
+        "p2p_time": "1us:1ms:log200",
         "stage_backward_time": "1ms:1s:log250",
     },
     "fused_messages": {
-        "compute_time": "1ms:1s:log200", "message_latency": "1us:1ms:log200",
-        "transfer_time": "1ms:1s:log250", "messages": "8",
+        "compute_time": "1ms:1s:log200",
+        "message_latency": "1us:1ms:log200",
+        "transfer_time": "1ms:1s:log250",
+        "messages": "8",
     },
     "two_durations": {**DURATIONS, "overlap_efficiency": "0:1:lin250"},
     "fsdp_backward": {**DURATIONS, "reduction_fraction": "0:1:lin250"},
@@ -35,9 +38,10 @@ FURTHER = {
     "bulk_margin": {**DURATIONS, "sms": "100:349:+1"},
     "bulk_shared": {**DURATIONS, "sms": "100:349:+1"},
     "bulk_queued": {
-        "compute_time": "1ms:1s:log3000", "communication_time": "1ms:1s:log3334",
+        "compute_time": "1ms:1s:log3000",
+        "communication_time": "1ms:1s:log3334",
     },
-}  # fmt: skip
+}
 
 
 def cells_a_second(mechanism: str) -> float:

@@ -53,11 +53,14 @@ def test_a_profile_that_predicts_the_rows_stays(groups: list[Group]) -> None:
         ({"channel_efficiency": 0.6, "nvls_efficiency": 0.5}, REDUCE, "nvls_efficiency"),
         ({"step_latency": 2e-6}, SEVERAL, "step_latency"),
         ({"collective_host_time": 60e-6}, GATHER, "collective_host_time"),
-        ({"inter_node_step_latency": 30e-6}, [("all_reduce", 16, 2), ("all_reduce", 32, 4)],
-         "inter_node_step_latency"),
+        (
+            {"inter_node_step_latency": 30e-6},
+            [("all_reduce", 16, 2), ("all_reduce", 32, 4)],
+            "inter_node_step_latency",
+        ),
         ({"nic_efficiency": 0.5}, [("all_gather", 16, 2)], "nic_efficiency"),
     ],
-)  # fmt: skip
+)
 def test_what_changed_is_found(true: dict[str, float], groups: list[Group], named: str) -> None:
     rows = timed(groups, true, noise=0.01, seed=2)
     fit = fitted(rows)

@@ -242,8 +242,10 @@ def test_comments_and_conditions_in_arrays(tmp_path: Path) -> None:
     assert reading.given["world_size"] == 16
     assert reading.given["kv_heads"] == 32
     assert reading.given["vocabulary_size"] == 32000
-    assert any("added only if a condition holds" in note and "--wandb-project" in note
-               for note in reading.notes)  # fmt: skip
+    assert any(
+        "added only if a condition holds" in note and "--wandb-project" in note
+        for note in reading.notes
+    )
 
 
 def test_what_a_loop_sets_is_refused_where_a_cost_needs_it(tmp_path: Path) -> None:
@@ -261,8 +263,12 @@ PAIRS = [
     (
         "python3 -m MaxText.train base.yml model_name=llama3.1-70b per_device_batch_size=4 "
         "ici_fsdp_parallelism=-1 max_target_length=8192 compile_topology=v6e-256",
-        {"model": "llama3-70b", "hardware": "tpu-v6e", "world_size": 256,
-         "global_batch_size": 1024},
+        {
+            "model": "llama3-70b",
+            "hardware": "tpu-v6e",
+            "world_size": 256,
+            "global_batch_size": 1024,
+        },
     ),
     (
         "torchrun --nproc_per_node=8 pretrain.py trainer.num_nodes=4 trainer.devices=8 "
@@ -286,7 +292,7 @@ PAIRS = [
             (" --cross-entropy-fusion-impl linear", "cut_cross_entropy", 1),
         )
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("line", "expected"), PAIRS)
@@ -328,8 +334,10 @@ def test_how_accelerate_shards(more: str, expected: dict[str, object], tmp_path:
     given = read_launch(str(script)).given
     assert {name: given.get(name) for name in expected} == expected
     assert (given["world_size"], given["micro_batch_size"], given["global_batch_size"]) == (
-        16, 2, 128,
-    )  # fmt: skip
+        16,
+        2,
+        128,
+    )
 
 
 def test_a_configuration_of_accelerate_by_itself(tmp_path: Path) -> None:
@@ -354,9 +362,7 @@ def test_what_else_a_file_says_stays_beside_another_model() -> None:
     assert not {"layers", "heads"} & taken.keys()
 
 
-@pytest.mark.parametrize(
-    ("machine", "kept"), [("dgx-h100", "4"), ("gb200-nvl72", None)]
-)  # fmt: skip
+@pytest.mark.parametrize(("machine", "kept"), [("dgx-h100", "4"), ("gb200-nvl72", None)])
 def test_a_launcher_s_gpus_are_of_a_host(machine: str, kept: str | None, tmp_path: Path) -> None:
     """Four GPUs of a node of eight are half of it; of an NVL72 they are one tray of its domain."""
     script = tmp_path / "train.sh"
@@ -422,7 +428,7 @@ OFFLOADED = [
     ('"cpu_offload_param": false', {"parameter_offload": None}, ""),
     ('"offload_param": {"device": "none"}', {"parameter_offload": None}, ""),
     ('"offload_param": {"device": "nvme"}', {}, "device nvme: isn't modelled; cpu is"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "given", "fault"), OFFLOADED, ids=[row[0] for row in OFFLOADED])

@@ -148,9 +148,12 @@ def _or_none(value: float) -> float | None:
 
 
 FIELDS = (
-    Field("row", "row", "row of the table"), Field("source", "source", "source of the recipe"),
-    Field("class", "kind", "kind of model"), Field("model", "model", "model"),
-    Field("hardware", "hardware", "machine"), Field("framework", "framework", "software"),
+    Field("row", "row", "row of the table"),
+    Field("source", "source", "source of the recipe"),
+    Field("class", "kind", "kind of model"),
+    Field("model", "model", "model"),
+    Field("hardware", "hardware", "machine"),
+    Field("framework", "framework", "software"),
     Field("precision", "precision", "numbers of the GEMMs"),
     Field("gpus", "gpus", "GPUs", "1"),
     Field("loss", "loss", "step time by that of the best plan found, less 1", "1"),
@@ -162,13 +165,14 @@ FIELDS = (
     Field("measured_step_time_s", "measured_step_time", "step time that was measured", "s"),
     Field("memory_bytes", "peak_memory", "memory of the fullest GPU", "byte"),
     Field("capacity_bytes", "memory_capacity", "memory of a GPU", "byte"),
-    Field("plan", "plan", "the recipe's plan"), Field("best_plan", "best_plan", "best plan found"),
+    Field("plan", "plan", "the recipe's plan"),
+    Field("best_plan", "best_plan", "best plan found"),
     Field("reason", "reason", "why the recipe's plan can't run"),
     Field("lost", "lost", "parts of a step in which the recipe's plan takes longer"),
     Field("gained", "gained", "parts of a step in which the recipe's plan is shorter"),
     Field("why", "why", "why the recipe's plan loses more than is allowed"),
     Field("source_ref", "source_ref", "where the recipe stands"),
-)  # fmt: skip
+)
 
 
 def world_size(case: Case) -> float:

@@ -46,13 +46,16 @@ SHARES = [
     ("stage 3, weights", DEEPSPEED | {"parameter_offload": 1}, (0, 2 / 8, 12 / 8), 2 / 8),
     ("stage 3, half", DEEPSPEED | {"optimizer_offload": 0.5}, (2 / 8, 2 / 8, 6 / 8), 10 / 8),
     ("stage 2", DEEPSPEED | {"optimizer_offload": 1, "zero_stage": 2}, (2, 0, 0), 20 / 8),
-    ("stage 2, one micro-batch",
-     DEEPSPEED | {"optimizer_offload": 1, "zero_stage": 2, "global_batch_size": 8}, (2, 0, 0),
-     18 / 8),
+    (
+        "stage 2, one micro-batch",
+        DEEPSPEED | {"optimizer_offload": 1, "zero_stage": 2, "global_batch_size": 8},
+        (2, 0, 0),
+        18 / 8,
+    ),
     ("stage 1", DEEPSPEED | {"optimizer_offload": 1, "zero_stage": 1}, (2, 2, 0), 18 / 8),
     ("FSDP", FSDP | BOTH, (0, 0, 0), 16 / 8),
     ("FSDP, gathered", FSDP | BOTH | {"zero_stage": 2}, (2, 0, 0), 16 / 8),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ DRAWN = (
     "overlap --kind all --compute 50ms --comm 10ms",
     "overlap --compute 50ms --comm 10ms",
     *(f"run {name}" for name in SHIPPED),
-)  # fmt: skip
+)
 
 
 @pytest.mark.thorough_cases(but=("--compute 1ms", "dgx-h100,dgx-b200", "--op all --topology"))

@@ -58,9 +58,13 @@ GPU = [
 ]
 # A TPU's core: a loop encloses its operations, a gather runs beside them.
 TPU = [
-    named(3, "/device:TPU:1"), named(3, "XLA Modules", 1), named(3, "XLA Ops", 2),
-    named(3, "Async XLA Ops", 3), named(3, "Steps", 4),
-    row(3, 1, "jit_train_step(123)", 0, 100), row(3, 4, "5", 0, 100),
+    named(3, "/device:TPU:1"),
+    named(3, "XLA Modules", 1),
+    named(3, "XLA Ops", 2),
+    named(3, "Async XLA Ops", 3),
+    named(3, "Steps", 4),
+    row(3, 1, "jit_train_step(123)", 0, 100),
+    row(3, 4, "5", 0, 100),
     row(3, 2, "while.5", 0, 100, hlo_category="while"),
     row(3, 2, "fusion.253", 0, 40, hlo_category="convolution fusion"),
     row(3, 2, "fusion.3", 40, 20, hlo_category="loop fusion"),
@@ -68,7 +72,7 @@ TPU = [
     row(3, 2, "all-gather-done.2", 80, 5, hlo_category="async-done"),
     row(3, 3, "all-gather-start.2", 30, 55, hlo_category="async-start"),
     row(3, 2, "copy.4", 85, 10, hlo_category="data formatting"),
-]  # fmt: skip
+]
 LATE = 1_699_529_623_106_750
 # Two streams, of which one waits; an all_reduce by its group, and by its plane once more.
 ASCEND = [

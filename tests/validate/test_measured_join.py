@@ -251,7 +251,7 @@ def test_further_columns_of_the_table(tmp_path: Path) -> None:
         ({"table": str(DATA), "columns": {"time": 3}}, "not a text"),
         ({"table": str(DATA), "units": {"time": "GB"}}, "measured.units.time = 'GB'"),
     ],
-)  # fmt: skip
+)
 def test_faults_of_the_spec(measured: dict[str, object], result: str) -> None:
     assert result in faults_of(spec(measured=measured))
 

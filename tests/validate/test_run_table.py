@@ -95,7 +95,7 @@ def test_a_table_of_recipes_is_one_of_runs(path: Path) -> None:
         (f"{HEADINGS}\nr1,m,g,8,8,1e999\n", "step_time_s = '1e999': can't be read"),
         (f"{HEADINGS},kv_heads\n{GOOD},MQA\n", "'MQA': can't be read; a number, or MLA"),
     ],
-)  # fmt: skip
+)
 def test_faults(path: Path, text: str | bytes, found: str) -> None:
     faults = faults_of(path, text)
     assert len(faults) == 1
