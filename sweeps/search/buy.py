@@ -25,7 +25,7 @@ from sweeps.search.answer import BETTER, PLAN, RUN, placed, plan_choices
 from sweeps.search.repair import MEASURES, flag_column, number_column
 from sweeps.search.request import Execution, Point, pipeline_layers
 from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded, search
-from sweeps.search.space import common_of, space_of
+from sweeps.search.space import common_of, space_of, spaces_of
 
 if TYPE_CHECKING:
     from sweeps.spec.resolve_operation import Resolved
@@ -170,14 +170,17 @@ class Searched:
         (one,) = details([plan.changed({"training_tokens": tokens, **prices})], names)
         return Tried(gpus, one)
 
-    def may_take(self, point: Point, gpus: int, step: float) -> bool:
-        """Whether the bound of a plan that can run on so many GPUs is up to so long a step."""
-        if step <= self.out.get(gpus, -np.inf):
-            return False
-        if step < self.may.get(gpus, np.inf):
-            known = self.may if may_take(point, gpus, step) else self.out
-            known[gpus] = step
-        return gpus in self.may and step >= self.may[gpus]
+    def may_take(self, point: Point, several: Sequence[int], step: float) -> set[int]:
+        """Return the numbers of GPUs of which a plan that can run may take up to so long a step."""
+        asked = [
+            gpus
+            for gpus in several
+            if self.out.get(gpus, -np.inf) < step < self.may.get(gpus, np.inf)
+        ]
+        able = may_take(point, asked, step)
+        for gpus in asked:
+            (self.may if gpus in able else self.out)[gpus] = step
+        return {gpus for gpus in several if gpus in self.may and step >= self.may[gpus]}
 
 
 def _best_plan(point: Point) -> Execution | None:
@@ -313,11 +316,9 @@ def offer(
     top = min(best.gpus * (1.0 if best.in_time(wish) else 2.0), largest + 1)
     step = _longest_step(given, wish)
     numbers = [*itertools.takewhile(lambda gpus: gpus < top, sizes(node, bound))]
-    left = (
-        at(gpus)
-        for gpus in _telling(numbers, tell)
-        if gpus in tried or (filled(gpus) > 0.0 and kept.may_take(point, gpus, step))
-    )
+    able = [gpus for gpus in numbers if gpus not in tried and filled(gpus) > 0.0]
+    may = kept.may_take(point, able, step)
+    left = (at(gpus) for gpus in _telling(numbers, tell) if gpus in tried or gpus in may)
     best = next((one for one in left if one.in_time(wish)), best)
     # Told beside it: the smaller number that keeps most GPUs busy.
     smaller = [*itertools.takewhile(lambda gpus: gpus < best.gpus, sizes(node, bound))]
@@ -353,19 +354,28 @@ def _longest_step(given: Mapping[str, float], wish: Wish) -> float:
     return wish.days * given["day"] / steps * (1.0 + SAME)
 
 
-def may_take(point: Point, gpus: int, step: float) -> bool:
-    """Whether the bound of a plan that can run on so many GPUs is up to so long a step."""
-    try:
-        space = space_of(point.with_constants(world_size=float(gpus)), counted=False)
-    except InputError:
-        return False
-    if space.plan is None or not is_bounded(space.plan, ["step_time"]):
-        return space.plan is not None
-    for block in blocks_of(space):
-        near = block.least("step_time") <= step
-        if near.any() and (near & (block.reasons() == 0)).any():
-            return True
-    return False
+def may_take(point: Point, several: Sequence[int], step: float) -> set[int]:
+    """Return the numbers of GPUs of which a plan that can run is bounded by up to so long a step.
+
+    Whether plans can run is looked at of those alone that are short enough.
+    """
+    found: set[int] = set()
+    for space in spaces_of(point, several):
+        if space.plan is None:
+            continue
+        gpus = space.rows.columns["world_size"]
+        near = np.ones(len(gpus), dtype=np.bool_)
+        if is_bounded(space.plan, ["step_time"]):
+            near[:] = False
+            for block in blocks_of(space):
+                near[block.rows] |= block.in_rows(block.least("step_time") <= step)
+            can = near & False
+            for block in blocks_of(space, np.flatnonzero(near)):
+                some = (block.least("step_time") <= step) & (block.reasons() == 0)
+                can[block.rows] |= block.in_rows(some)
+            near = can
+        found |= {int(one) for one in np.unique(gpus[near])}
+    return found
 
 
 def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[int]:

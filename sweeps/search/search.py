@@ -157,6 +157,11 @@ class Block:
         """Return a value for each of its rows, as the open grid has it."""
         return values.reshape([-1 if at == self.axis else 1 for at in range(len(self.inside))])
 
+    def in_rows(self, some: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return in which of its rows any plan is among some."""
+        others = tuple(at for at in range(some.ndim) if at != self.axis)
+        return np.broadcast_to(some.any(axis=others), self.lengths[self.axis])
+
     def narrowed(self, evaluator: Evaluator, picked: Places) -> Block:
         """Return some of its rows, which another evaluator computes."""
         own: list[Any] = [*self.inside]
@@ -339,9 +344,8 @@ class _Staged:
         fresh = first.along(~self.done[first.rows])
         can = [one & fresh for one in can]
         some = np.zeros(first.lengths[first.axis], dtype=np.bool_)
-        others = tuple(at for at in range(fresh.ndim) if at != first.axis)
         for one in can:
-            some |= one.any(axis=others)
+            some |= first.in_rows(one)
         places = np.flatnonzero(some)
         if len(places) < FULL * len(some):
             source, rows = first.evaluator, first.rows[places]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -391,16 +392,88 @@ class Space:
 
 def space_of(point: Point, *, counted: bool = True) -> Space:
     """Span the space of a point; how many plans fall for each reason is counted, or left open."""
+    common = common_of(point)
+    return _spanned(point, common, _splits(point, _shapes(point)), counted=counted)
+
+
+def spaces_of(point: Point, several: Sequence[int]) -> Iterator[Space]:
+    """Span the spaces of several numbers of GPUs, those that differ in nothing else as one.
+
+    What can't be has none; how many plans fall isn't counted.
+    """
+    points = {gpus: point.with_constants(world_size=float(gpus)) for gpus in several}
+    groups: dict[tuple[float, ...], dict[int, Columns]] = {}
+    known = _in_common([points[gpus] for gpus in (min(several), max(several))]) if several else None
     shapes = _shapes(point)
-    constants, labels, common = common_of(point)
-    framework = common.labels["framework"]
+    for gpus, own in points.items():
+        try:
+            splits = _splits(own, shapes)
+        except InputError:
+            continue
+        # What plans may vary depends on the GPUs by this alone.
+        stages = splits["pp"][splits["pp"] > 1.0]
+        kind = (float(stages.min(initial=np.inf)), float(splits["tp"].max() > 1.0))
+        groups.setdefault(kind if known else (float(gpus),), {})[gpus] = splits
+    for group in groups.values():
+        yield from _of_group(points, group, known)
+
+
+def _of_group(
+    points: Mapping[int, Point], group: Mapping[int, Columns], known: Common | None
+) -> Iterator[Space]:
+    """Yield the space of alike numbers of GPUs; where that can't be, each one's own."""
+    first = min(group)
+    if known and len(group) > 1:
+        names = group[first]
+        joined = {name: np.concatenate([own[name] for own in group.values()]) for name in names}
+        with suppress(InputError):  # Of one of them alone, maybe
+            yield _spanned(points[first], known, joined, counted=False)
+            return
+    for gpus, splits in group.items():
+        with suppress(InputError):
+            yield _spanned(points[gpus], common_of(points[gpus]), splits, counted=False)
+
+
+Common = tuple[dict[str, float], dict[str, str], Resolved]
+
+
+def _in_common(points: Sequence[Point]) -> Common | None:
+    """Return what the plans of two numbers of GPUs have in common; None where these differ."""
+    try:
+        (constants, labels, one), (*_, other) = map(common_of, points)
+    except InputError:
+        return None
+    if any(m.torus_dimensions or "gpus_per_host" in m.figures for m in one.machines):
+        return None  # Pods and domains are cut by the number
+    ours, theirs = ({**each.constants, "world_size": 0.0} for each in (one, other))
+    if ours.keys() != theirs.keys() or (one.labels, one.implied) != (other.labels, other.implied):
+        return None
+    if any(ours[name] != theirs[name] == theirs[name] for name in ours):
+        return None
+    return {name: v for name, v in constants.items() if name != "world_size"}, labels, one
+
+
+def _splits(point: Point, shapes: Mapping[str, float]) -> Columns:
+    """Return every split of the GPUs that the point allows."""
     limits = {name: values for name, values in point.choices.items() if name in DEGREES}
-    routed = shapes.get("experts", 0.0) > 0.0
-    splits = every_split(point.world_size, limits, experts=routed)
+    return every_split(point.world_size, limits, experts=shapes.get("experts", 0.0) > 0.0)
+
+
+def _spanned(
+    point: Point,
+    known: Common,
+    splits: Columns,
+    *,
+    counted: bool,
+) -> Space:
+    """Span the space of some splits, from what all plans have in common."""
+    shapes = _shapes(point)
+    constants, labels, common = known
+    framework = common.labels["framework"]
     habits = habits_of(framework, common.labels["attention_kernel"])
     others = {name: v for name, v in point.choices.items() if name not in DEGREES}
     preset, modules = _preset_modules(point, common)
-    constants |= modules
+    constants = constants | modules
     choices = _agreeing({**_free(point, shapes, splits, habits), **preset, **others})
     rows = rows_of(
         splits,
@@ -443,7 +516,7 @@ def _shapes(point: Point) -> dict[str, float]:
     return {**given, **{name: value for name, (value, _) in complete_shapes(given).items()}}
 
 
-def common_of(point: Point) -> tuple[dict[str, float], dict[str, str], Resolved]:
+def common_of(point: Point) -> Common:
     """Return what all plans have in common, and what follows from it."""
     labels = dict(point.labels)
     machine = load_hardware(labels.get("hardware", LABELS["hardware"].default), point.folders)

@@ -328,42 +328,45 @@ def every_plan(
     if "world_size" not in limits:
         faults.append(needs("'every'", "the number of GPUs that it splits", "world_size"))
     tell_all(faults)
-    columns: dict[str, list[float]] = {name: [] for name in ("world_size", *degrees, "dp")}
+    rows: list[tuple[int, ...]] = []
     for world in limits["world_size"]:
-        for row in _of_world(int(world), degrees, limits):
-            for name, value in row.items():
-                columns[name].append(value)
-        if len(columns["dp"]) > MOST_PLANS:
+        rows += _of_world(int(world), degrees, limits)
+        if len(rows) > MOST_PLANS:
             wrong = f"more than {MOST_PLANS:,} plans"
             refuse("every", ",".join(degrees), wrong, "limit the degrees")
-    if not columns["dp"]:
+    if not rows:
         sizes = ", ".join(f"{v:g}" for v in limits["world_size"])
         wrong = "no degrees of those allowed divide it"
         refuse("world_size", sizes, wrong, "other degrees, or another number")
-    return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
+    columns = np.array(rows, dtype=np.float64).T.copy()
+    return dict(zip(("world_size", *degrees, "dp"), columns, strict=True))
 
 
 def _of_world(
     world: int, degrees: Sequence[str], limits: Mapping[str, NDArray[np.float64]]
-) -> list[dict[str, float]]:
+) -> list[tuple[int, ...]]:
+    """Return the plans of a number of GPUs: this, the degrees, and what they leave."""
     allowed = {name: {int(v) for v in limits[name]} for name in degrees if name in limits}
+    every = divisors(world, "world_size")
     dense = [name for name in degrees if name != "ep"]
     splits: list[tuple[tuple[int, ...], int]] = [((), world)]
     for name in dense:
-        own = [d for d in divisors(world, "world_size") if d in allowed.get(name, {d})]
+        own = [d for d in every if d in allowed.get(name, {d})]
         splits = [
             ((*values, d), left // d) for values, left in splits for d in own if left % d == 0
         ]
+    if "ep" not in degrees:
+        return [(world, *values, left) for values, left in splits]
     rows = []
+    place = degrees.index("ep")
+    stages = dense.index("pp") if "pp" in dense else None
+    of_stage: dict[int, list[int]] = {}
     for values, left in splits:
-        named = dict(zip(dense, values, strict=True))
-        stage = world // named.get("pp", 1)
-        experts = divisors(stage) if "ep" in degrees else (0,)
-        for ep in experts:
-            if ep and ep not in allowed.get("ep", {ep}):
-                continue
-            row: dict[str, float] = {"world_size": world, **named, "dp": left}
-            rows.append(row | ({"ep": ep} if ep else {}))
+        stage = world if stages is None else world // values[stages]
+        if stage not in of_stage:
+            some = divisors(stage)
+            of_stage[stage] = [ep for ep in some if ep in allowed.get("ep", {ep})]
+        rows += [(world, *values[:place], ep, *values[place:], left) for ep in of_stage[stage]]
     return rows
 
 

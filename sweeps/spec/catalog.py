@@ -242,6 +242,8 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
 def _own_name(name: str, folders: Sequence[StrPath]) -> str:
     """Return the catalogue's name of a model, whose name may be a release's on Hugging Face."""
     named = Path(name).name == name
+    if named and any(is_file(one / f"{name}.toml") for one in _folders("models", folders)):
+        return name  # Without a look at all names there are
     if named and usual_spelling(name, (names := model_names(folders))) in names:
         return name
     known: dict[str, list[str]] = {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from overhead.evaluation import derive
 from sweeps.bands import money
 from sweeps.cli.buy_command import _of_machine, _unpriced
+from sweeps.errors import InputError
 from sweeps.search.buy import (
     LARGEST_CLUSTER,
     Offer,
@@ -29,7 +32,8 @@ from sweeps.search.buy import (
     sizes,
 )
 from sweeps.search.request import Point
-from sweeps.search.space import common_of
+from sweeps.search.search import blocks_of
+from sweeps.search.space import Space, common_of, space_of, spaces_of
 from tests.cli_runner import Runner
 from tests.plans.cases import point
 from tests.tables import examples
@@ -94,10 +98,56 @@ def test_bounds_rule_out_what_takes_longer_and_nothing_else() -> None:
     for gpus in (8, 24, 32, 40, 56):
         one = run_of(point(gpus=gpus), 100e9).detail
         if one is not None:
-            assert may_take(point(), gpus, one["step_time"])
-            assert not may_take(point(), gpus, 0.5 * one["step_time"])
+            assert may_take(point(), [gpus], one["step_time"]) == {gpus}
+            assert not may_take(point(), [gpus], 0.5 * one["step_time"])
         else:
-            assert not may_take(point(), gpus, np.inf)
+            assert not may_take(point(), [gpus], np.inf)
+
+
+@pytest.mark.parametrize(
+    ("asked", "numbers"),
+    [
+        ({}, (8, 40)),
+        pytest.param(
+            {"model": "deepseek-v3", "global_batch_size": 15360},
+            (640, 896),
+            marks=pytest.mark.thorough,
+        ),
+        # Domains are cut by the number, so that each is looked at by itself
+        pytest.param({"hardware": "gb200-nvl72"}, (36, 48, 72, 144), marks=pytest.mark.thorough),
+    ],
+)
+def test_numbers_together_have_the_plans_of_each_alone(
+    asked: dict[str, Any], numbers: tuple[int, ...]
+) -> None:
+    question = point(**asked)
+    together = least_steps(spaces_of(question, numbers))
+    alone: dict[int, dict[tuple[float, ...], float]] = {}
+    for gpus in numbers:
+        with suppress(InputError):
+            own = question.with_constants(world_size=float(gpus))
+            alone |= least_steps([space_of(own, counted=False)])
+    assert together == alone
+    for step in sorted(min(steps.values()) for steps in alone.values()):
+        each = {gpus for gpus in numbers if may_take(question, [gpus], step)}
+        assert may_take(question, numbers, step) == each
+
+
+def least_steps(spaces: Iterable[Space]) -> dict[int, dict[tuple[float, ...], float]]:
+    """Return the least bound of a step, by GPUs and row, of all ways to run the row."""
+    found: dict[int, dict[tuple[float, ...], float]] = {}
+    for space in spaces:
+        columns = space.rows.columns
+        names = sorted(name for name in columns if not name.endswith("layer_weight"))
+        rows = [*zip(*(columns[name].tolist() for name in names), strict=True)]
+        for block in blocks_of(space):
+            least = np.broadcast_to(block.least("step_time"), block.lengths)
+            values = np.where(block.reasons() == 0, least, np.inf)
+            others = tuple(at for at in range(values.ndim) if at != block.axis)
+            for place, one in zip(block.rows, values.min(axis=others).tolist(), strict=True):
+                own = found.setdefault(int(columns["world_size"][place]), {})
+                own[rows[place]] = min(one, own.get(rows[place], np.inf))
+    return found
 
 
 def test_a_budget_is_kept_or_missed_by_so_much(found: Offer) -> None:
@@ -281,15 +331,15 @@ def test_several_purchases_have_the_numbers_of_each_alone(cli: Runner) -> None:
 def test_bounds_that_are_known_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
-    def may_take(point: Point, gpus: int, step: float) -> bool:
-        asked.append(step)
-        return step >= 2.0
+    def may_take(point: Point, several: Sequence[int], step: float) -> set[int]:
+        asked.extend(step for _ in several)
+        return {*several} if step >= 2.0 else set()
 
     monkeypatch.setattr("sweeps.search.buy.may_take", may_take)
     kept = Searched()
     steps = [1.0, 0.5, 1.5, 3.0, 4.0, 2.5, 2.6, 1.2]
-    found = [kept.may_take(point(), 8, step) for step in steps]
-    assert found == [step >= 2.0 for step in steps]
+    found = [kept.may_take(point(), [8], step) for step in steps]
+    assert found == [{8} if step >= 2.0 else set() for step in steps]
     assert asked == [1.0, 1.5, 3.0, 2.5]
 
 
