@@ -127,10 +127,12 @@ class Mutant:
         try:
             for one, new in pairs:
                 one.__code__ = new
+            _forget(self.path)
             yield
         finally:
             for (one, _), code in zip(pairs, before, strict=True):
                 one.__code__ = code
+            _forget(self.path)
 
 
 def mutants(paths: Iterable[str]) -> tuple[Mutant, ...]:
@@ -179,6 +181,14 @@ def _living(path: str) -> dict[CodeType, list[FunctionType]]:
     if frozen:
         gc.freeze()
     return found
+
+
+def _forget(path: str) -> None:
+    """Let functions of a module that keep what they gave compute it anew."""
+    module = sys.modules[path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")]
+    for one in vars(module).values():
+        if hasattr(one, "cache_clear"):
+            one.cache_clear()
 
 
 # What is changed.

@@ -1,9 +1,11 @@
 """Which mutants of formulas do tests notice?  ``python -m tests.maintenance.mutate --count 200``.
 
-Mutants are drawn by a seed from all functions that formulas and algorithms call.  The laws of the
-formulas that call a function, with values worked out by hand, come first, in this process; whatever
-they let pass goes to the tests of its package that compare values, in a process of its own.
-``--laws`` leaves those out.  Of what lives, and of what is the same everywhere, it says the line.
+Mutants are drawn by a seed from all functions that formulas and algorithms call.  Values worked out
+by hand, the laws of the formulas that call a function, and the simulation of the algorithms that do
+come first, in this process; whatever they let pass goes to the tests of its package that compare
+values, in processes of their own.  ``--laws`` leaves those out.  What gives the same numbers at all
+points, such as a sum whose terms are swapped, is no mutant to notice: it isn't counted.  Of what
+lives, and of what is the same, it says the line.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field
 from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from textwrap import shorten
 from types import CodeType
@@ -25,18 +29,20 @@ from typing import Any
 
 import numpy as np
 
-from overhead import ALGORITHMS, VOCABULARY, Algorithm, Formula
+from overhead import ALGORITHMS, VOCABULARY, Algorithm, Formula, special
 from overhead.everything import formulas
 from overhead.law import Law, law_of
 from tests.laws import DRAWS, Moves, drawn, faults, signs, spread, worked_faults
 from tests.maintenance.mutant import ROOT, Mutant, mutants
 from tests.overhead.test_worked_values import WORKED
 from tests.strategies import networks
+from tests.test_proofs import proof
 
 POINTS = DRAWS[:20]  # As many examples as hypothesis draws
 # What isn't arithmetic of formulas: declaring, recording, labels, arrays.
 OTHERS = ("formula.py", "arrays.py", "recording.py", "expression.py", "labels.py", "quantity.py")
-LAWS, VALUES, SAME, LIVES = "laws", "tests", "same", "lives"
+LAWS, SIMULATED, VALUES, SAME, LIVES = "laws", "simulated", "tests", "same", "lives"
+ALL = (LAWS, SIMULATED, VALUES, SAME, LIVES)
 LONGEST = 900  # Seconds of a mutant's tests
 NOTHING = 5  # What pytest returns where no test has the marks
 # By package its tests that compare values: simulators, and what is worked out by hand, the quickest
@@ -143,37 +149,61 @@ def drawn_mutants(
 
 
 def verdict(mutant: Mutant, changed: dict[CodeType, CodeType]) -> tuple[str, str]:
-    """Return what becomes of a mutant by laws and values by hand, and what says so."""
+    """Return what becomes of a mutant by laws and values by hand, and what says so.
+
+    What costs least is asked first: values by hand, then whether anything differs, then laws.
+    """
     users = {one.name: one for code in changed for one in reach().formulas.get(code, ())}
     others = {one.key: one for code in changed for one in reach().algorithms.get(code, ())}
-    with np.errstate(all="ignore"):
-        before = values(users.values(), others.values())
-        with mutant.living(changed):
-            for formula in users.values():
-                try:
-                    fault = next(wrong(formula), "")
-                except Exception as error:  # Whatever it does, it is noticed
-                    fault = f"raises {type(error).__name__}"
-                if fault:
-                    return LAWS, f"{formula.name} {fault}"
-            try:
-                after = values(users.values(), others.values())
-            except Exception:  # An algorithm that no law is of
-                return LIVES, ""
-    same = all(np.array_equal(*both, equal_nan=True) for both in zip(before, after, strict=True))
-    return (SAME, "") if same else (LIVES, " ".join(users))
+    every = (*users.values(), *others.values())
+    special.MOST_KEPT = -1  # Numbers of what isn't changed
+    try:
+        with np.errstate(all="ignore"):
+            with mutant.living(changed):
+                if said := first(by_hand, users):
+                    return LAWS, said
+            before = [values(one) for one in every]
+            with mutant.living(changed):
+                if all(map(alike, before, map(_values, every))):
+                    return SAME, ""
+                if said := first(of_laws, users):
+                    return LAWS, said
+                if said := simulated(others):
+                    return SIMULATED, said
+    except Exception as error:  # Whatever it does, it is noticed
+        return LAWS, f"raises {type(error).__name__}"
+    return LIVES, " ".join([*users, *map(".".join, others)])
 
 
-def values(some: Iterable[Formula], others: Iterable[Algorithm]) -> list[np.ndarray]:
-    """Return what formulas and algorithms give at all points."""
-    found: list[np.ndarray] = []
-    for formula in some:
-        points = POINTS[:4] if formula.inputs else ()
-        found += [Moves(formula, data).values.astype(float) for data in points]
-    for algorithm in others:
-        cost = astuple(algorithm.kernel(**drawn_sizes(algorithm)))
-        found += [np.asarray(one) for one in flat(cost)]
-    return found
+def first(ask: Callable[[Formula], Iterator[str]], some: dict[str, Formula]) -> str:
+    """Return the first that is said of formulas; empty where nothing is."""
+    said = (f"{name} {fault}" for name, one in some.items() for fault in ask(one))
+    return next(said, "")
+
+
+def simulated(keys: Iterable[tuple[str, str, str]]) -> str:
+    """Return an algorithm that isn't its simulation, of few ranks or of all; empty: none."""
+    for key, few in product(keys, (True, False)):
+        if proof.__wrapped__(key, few=few).faults:
+            return ".".join(key)
+    return ""
+
+
+def _values(one: Formula | Algorithm) -> list[np.ndarray]:
+    """Return what a formula or an algorithm gives at all points."""
+    if isinstance(one, Algorithm):
+        cost = astuple(one.kernel(**drawn_sizes(one)))
+        return [np.asarray(part) for part in flat(cost)]
+    points = POINTS if one.inputs else ()
+    return [Moves(one, data).values.astype(float) for data in points]
+
+
+values = cache(_values)
+
+
+def alike(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    """Return whether two give the same numbers."""
+    return all(np.array_equal(*both, equal_nan=True) for both in zip(one, other, strict=True))
 
 
 def flat(part: Any) -> Iterator[Any]:
@@ -182,15 +212,21 @@ def flat(part: Any) -> Iterator[Any]:
         yield from flat(one) if isinstance(one, tuple) else (one,)
 
 
-def wrong(formula: Formula) -> Iterator[str]:
-    """Yield what laws and values by hand say of a formula."""
+def by_hand(formula: Formula) -> Iterator[str]:
+    """Yield what values by hand say of a formula."""
     law = law_of(formula) if formula.inputs else None
-    if law is None:
-        return
-    yield from worked_faults(formula, law)
+    if law is not None:
+        yield from worked_faults(formula, law)
     for given, value in worked().get(formula.name, ()):
         if not math.isclose(float(formula.kernel(*given)), value, rel_tol=1e-6):
             yield f"isn't {value:g} as worked out"
+
+
+def of_laws(formula: Formula) -> Iterator[str]:
+    """Yield what laws say of a formula."""
+    law = law_of(formula) if formula.inputs else None
+    if law is None:
+        return
     for data in POINTS:
         yield from faults(formula, law, data)
     yield from unmoved(formula, law)
@@ -257,19 +293,22 @@ def main() -> None:
     read.add_argument("--package", default="", help="this one's mutants alone are drawn")
     options = read.parse_args()
     found: dict[str, Counter[str]] = {}
-    for mutant, changed in drawn_mutants(options.count, options.seed, options.package):
-        result, why = verdict(mutant, changed)
-        if result in (LIVES, SAME) and not options.laws and noticed_by_tests(mutant):
-            result = VALUES
-        found.setdefault(mutant.package, Counter())[result] += 1
-        if result in (LIVES, SAME):
-            print(f"{result}: {mutant}  [{shorten(why, 80)}]", flush=True)
+    drawn = drawn_mutants(options.count, options.seed, options.package)
+    results = [(mutant, *verdict(mutant, changed)) for mutant, changed in drawn]
+    living = [mutant for mutant, result, _ in results if result == LIVES and not options.laws]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        noticed = dict(zip(living, pool.map(noticed_by_tests, living), strict=True))
+    for mutant, result, why in results:
+        last = VALUES if noticed.get(mutant) else result
+        found.setdefault(mutant.package, Counter())[last] += 1
+        if last in (LIVES, SAME):
+            print(f"{last}: {mutant}  [{shorten(why, 80)}]", flush=True)
     every = sum(found.values(), Counter())
-    print(f"\n{'package':15}" + "".join(f"{one:>8}" for one in (LAWS, VALUES, SAME, LIVES)))
+    print(f"\n{'package':15}" + "".join(f"{one:>10}" for one in ALL))
     for name, counts in [*sorted(found.items()), ("all", every)]:
-        print(f"{name:15}" + "".join(f"{counts[one]:8}" for one in (LAWS, VALUES, SAME, LIVES)))
+        print(f"{name:15}" + "".join(f"{counts[one]:10}" for one in ALL))
     other = every.total() - every[SAME]
-    print(f"\n{(every[LAWS] + every[VALUES]) / other:.1%} of {other} that differ somewhere die")
+    print(f"\n{(other - every[LIVES]) / other:.1%} of {other} that differ somewhere die")
 
 
 if __name__ == "__main__":

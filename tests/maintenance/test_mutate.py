@@ -11,7 +11,16 @@ import pytest
 
 from overhead import REGISTRY
 from tests.maintenance.mutant import ROOT, Mutant, mutants
-from tests.maintenance.mutate import LAWS, LIVES, SAME, drawn_mutants, reach, verdict
+from tests.maintenance.mutate import (
+    LAWS,
+    LIVES,
+    SAME,
+    drawn_mutants,
+    of_laws,
+    reach,
+    simulated,
+    verdict,
+)
 
 RUN = "overhead/run.py"
 DALY = {
@@ -37,10 +46,9 @@ def interval() -> float:
     ("what", "said"),
     [
         ("9.0 -> 18.0", "by hand"),
-        ("day / (failure_rate * run_nodes) -> day * (failure_rate * run_nodes)", "failure_rate"),
         ("power and idle_power_fraction swapped", "device_energy"),
         ("xp.maximum(best, step_time) -> xp.minimum(best, step_time)", "by hand"),
-        ("weight_bytes + optimizer_bytes -> weight_bytes", "doesn't move with optimizer_bytes"),
+        ("weight_bytes + optimizer_bytes -> weight_bytes", "checkpoint_bytes is 15, by hand 36"),
     ],
 )
 def test_what_is_wrong_is_noticed(what: str, said: str) -> None:
@@ -50,6 +58,37 @@ def test_what_is_wrong_is_noticed(what: str, said: str) -> None:
     assert result == LAWS
     assert said in why
     assert interval() == before
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "said"),
+    [
+        (
+            "day / (failure_rate * run_nodes) -> day * (failure_rate * run_nodes)",
+            "mean_time_between_failures",
+            "is not proportional to the power -1 of failure_rate",
+        ),
+        (
+            "weight_bytes + optimizer_bytes -> weight_bytes",
+            "checkpoint_bytes",
+            "doesn't move with optimizer_bytes as declared",
+        ),
+    ],
+)
+def test_laws_alone_notice_it_too(what: str, name: str, said: str) -> None:
+    found = next(one for one in mutants((RUN,)) if one.what == what)
+    assert not list(of_laws(REGISTRY[name]))
+    with found.living(found.functions()), np.errstate(all="ignore"):
+        assert said in list(of_laws(REGISTRY[name]))
+
+
+@pytest.mark.thorough
+def test_algorithms_are_simulated() -> None:
+    (found, changed), *_ = drawn_mutants(1, 1, "collectives")
+    keys = [one.key for code in changed for one in reach().algorithms.get(code, ())]
+    assert not simulated(keys)
+    with found.living(changed):
+        assert simulated(keys)
 
 
 def test_what_is_the_same_is_not() -> None:
