@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from sweeps.calibration.log import (
     Logs,
     LogTest,
     operation_of,
+    reject,
     version_text,
 )
 from sweeps.errors import InputError
@@ -32,34 +34,34 @@ _MOST_RANKS = 1 << 24  # and any other count
 
 def read_json_log(path: Path, text: str) -> Logs:
     """Read one test's JSON."""
+    content: Any = None
+    line, wrong = 1, ""
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
-        if error.msg == "Extra data":
-            message = (
-                f"{path.name}, line {error.lineno}: another JSON value behind the first; give what "
-                "nccl-tests wrote by -J, or lines of NCCL's Inspector ('coll_perf')"
-            )
-            raise InputError(message) from None
-        message = (
-            f"{path.name}, line {error.lineno}: is not whole JSON: {error.msg}; was the test "
-            "stopped before its end? what it printed can be read instead"
+        line = error.lineno
+        wrong = (
+            f"is not whole JSON: {error.msg}; was the test stopped before its end? what it printed "
+            "can be read instead"
         )
-        raise InputError(message) from None
+        if error.msg == "Extra data":
+            wrong = (
+                "another JSON value behind the first; give what nccl-tests wrote by -J, or lines "
+                "of NCCL's Inspector ('coll_perf')"
+            )
     except RecursionError:
-        message = f"{path.name}, line 1: is nested too deeply; give what nccl-tests wrote by -J"
-        raise InputError(message) from None
+        wrong = "is nested too deeply; give what nccl-tests wrote by -J"
     except ValueError:  # A number of too many digits
-        message = f"{path.name}, line 1: has a number that can't be; give what nccl-tests wrote"
-        raise InputError(message) from None
+        wrong = "has a number that can't be; give what nccl-tests wrote"
+    if wrong:
+        reject(f"{path.name}, line {line}", wrong)
     if isinstance(content, list):
-        return _of_records(path, [(index, one) for index, one in enumerate(content, start=1)])
+        return read_json_lines(path, [*enumerate(content, start=1)])
     if isinstance(content, dict) and _kind(content):
-        return _of_records(path, [(1, content)])
+        return read_json_lines(path, [(1, content)])
     results = content.get("results") if isinstance(content, dict) else None
     if not isinstance(results, list):
-        message = f"{path.name}, line 1: no list 'results'; give what nccl-tests wrote by -J"
-        raise InputError(message)
+        reject(f"{path.name}, line 1", "no list 'results'; give what nccl-tests wrote by -J")
     return _of_results(path, content, results)
 
 
@@ -77,8 +79,8 @@ def _of_results(path: Path, content: Mapping[str, object], results: list[Any]) -
     if not rows:
         if found.left:
             raise InputError(found.left[0].reason)
-        message = f"{path.name}, line 1: 'results' holds no times; did the test fail? run it again"
-        raise InputError(message)
+        wrong = "'results' holds no times; did the test fail? run it again"
+        reject(f"{path.name}, line 1", wrong)
     config = content.get("config")
     config = config if isinstance(config, dict) else {}
     hosts, device = _hosts(path, config)
@@ -112,25 +114,21 @@ def _rows(path: Path, number: int, result: object) -> list[LogRow]:
     where = f"{path.name}, result {number}"
     size = _number(result.get("size")) if isinstance(result, dict) else math.nan
     if not isinstance(result, dict) or not (size >= 0.0 and math.isfinite(size)):
-        message = f"{where}: has no size; give what nccl-tests wrote by -J"
-        raise InputError(message)
+        reject(where, "has no size; give what nccl-tests wrote by -J")
     rows = []
     for placement in PLACEMENTS:
         part = result.get(placement.replace("-", "_"))
         if not isinstance(part, dict):
             continue
         if "cpu_time" in part:
-            message = (
-                f"{where}: times are the processor's (-C 1), not the operations'; run the test "
-                "without"
-            )
-            raise InputError(message)
-        time = _number(part.get("time"))
-        if not (time > 0.0 and math.isfinite(time)):
-            continue
-        rates = _number(part.get("alg_bw")) * GIGA, _number(part.get("bus_bw")) * GIGA
-        wrong = _number(part.get("nwrong"))
-        rows.append(LogRow(number, size, placement, time * 1e-6, *rates, wrong))
+            wrong = "times are the processor's (-C 1), not the operations'; run the test without"
+            reject(where, wrong)
+        time, algbw, busbw, odd = (
+            _number(part.get(key)) for key in ("time", "alg_bw", "bus_bw", "nwrong")
+        )
+        if 0.0 < time < math.inf:
+            rates = algbw * GIGA, busbw * GIGA
+            rows.append(LogRow(number, size, time * 1e-6, placement, *rates, odd))
     return rows
 
 
@@ -143,11 +141,8 @@ def _hosts(path: Path, config: Mapping[str, object]) -> tuple[dict[str, int], st
     names: dict[str, None] = {}
     for device in devices:
         if not isinstance(device, dict) or not isinstance(device.get("hostname"), str):
-            message = (
-                f"{path.name}, line 1: a device of 'config.devices' has no hostname; give what "
-                "nccl-tests wrote by -J"
-            )
-            raise InputError(message)
+            wrong = "a device of 'config.devices' has no hostname; give what nccl-tests wrote by -J"
+            reject(f"{path.name}, line 1", wrong)
         if device.get("group") == devices[0].get("group"):
             hosts[device["hostname"]] = hosts.get(device["hostname"], 0) + each
         names[str(device.get("device_info", "")).strip()] = None
@@ -209,34 +204,28 @@ def json_lines(text: str) -> list[tuple[int, Any]] | None:
     return found or None
 
 
-def read_json_lines(path: Path, records: list[tuple[int, Any]]) -> Logs:
-    """Read records, a line each."""
-    return _of_records(path, records)
-
-
-def _of_records(path: Path, records: list[tuple[int, Any]]) -> Logs:
-    each: dict[tuple[Any, ...], dict[tuple[float, str], list[_Record]]] = {}
+def read_json_lines(path: Path, records: Sequence[tuple[int, Any]]) -> Logs:
+    """Read records, each with its line."""
+    each: dict[_Key, _Sizes] = {}
     found, dead, others = Logs(), list[int](), 0
     for number, record in records:
         if isinstance(record, dict) and "coll_perf" not in record and "p2p_perf" in record:
             others += 1
             continue
-        one = _record(number, record)
-        if one is None:
+        key, row = _record(number, record) or (None, None)
+        if key is None or row is None:
             dead.append(number)
             continue
-        rows = each.setdefault(one.key, {})
-        rows.setdefault((one.row.size, one.row.placement), []).append(one)
+        each.setdefault(key, {}).setdefault((row.size, row.placement), []).append(row)
     if len(each) > _MOST_KINDS:
-        message = f"{path.name}: {len(each):,} groups; give the records of some of them"
-        raise InputError(message)
+        reject(path.name, f"{len(each):,} groups; give the records of some of them")
     for (kind, name, ranks, nodes), rows in each.items():
-        operation, line = operation_of(name), min(one.row.line for g in rows.values() for one in g)
+        operation = operation_of(name)
+        line = min(row.line for some in rows.values() for row in some)
         where = f"{path.name}, line {line}"
         if not operation:
             found.left.append(Left(f"{where}: '{name}' is no operation that is modelled"))
             continue
-        notes = [*_notes(kind, rows, len(dead), others)]
         found.tests.append(
             LogTest(
                 path=path,
@@ -245,73 +234,82 @@ def _of_records(path: Path, records: list[tuple[int, Any]]) -> Logs:
                 rows=tuple(_medians(rows)),
                 ranks=ranks,
                 nodes=nodes,
-                notes=tuple(notes),
+                notes=tuple(_notes(kind, rows, len(dead), others)),
             )
         )
     if not found.tests and not found.left:
-        message = (
-            f"{path.name}, line {dead[0] if dead else 1}: no record of an operation "
-            "with its size and time; give the lines of NCCL's Inspector ('coll_perf'), or the "
-            "records of rccl-tests"
+        wrong = (
+            "no record of an operation with its size and time; give the lines of NCCL's Inspector "
+            "('coll_perf'), or the records of rccl-tests"
         )
-        raise InputError(message)
+        reject(f"{path.name}, line {dead[0] if dead else 1}", wrong)
     return found
 
 
-class _Record:
-    """One operation's record."""
+# What the two kinds of records call things; times are in us, rates in GB/s.
+_KEYS = {
+    RCCL: {
+        "name": "name",
+        "ranks": "ranks",
+        "nodes": "nodes",
+        "size": "size",
+        "time": "time",
+        "algbw": "algBw",
+        "busbw": "busBw",
+        "wrong": "wrong",
+        "in_place": "inPlace",
+    },
+    INSPECTOR: {
+        "name": "coll",
+        "ranks": "n_ranks",
+        "nodes": "nnodes",
+        "size": "coll_msg_size_bytes",
+        "time": "coll_exec_time_us",
+        "algbw": "coll_algobw_gbs",
+        "busbw": "coll_busbw_gbs",
+    },
+}
+_Key = tuple[str, str, int, int]  # kind of record, operation, ranks, nodes
+_Sizes = dict[tuple[float, str], list[LogRow]]  # rows by size and placement
 
-    def __init__(self, key: tuple[str, str, int, int], row: LogRow) -> None:
-        self.key, self.row = key, row
 
-
-def _record(number: int, record: object) -> _Record | None:
-    """Return a record's operation; None where it can't be read."""
+def _record(number: int, record: object) -> tuple[_Key, LogRow] | None:
+    """Return what a record is of, and its row; None where it can't be read."""
     kind = _kind(record)
     if not kind or not isinstance(record, dict):
         return None
-    if kind == RCCL:
-        size, time = _number(record["size"]), _number(record["time"])
-        ranks, nodes = _count(record["ranks"]), _count(record.get("nodes"))
-        placement = PLACEMENTS[1 if _count(record.get("inPlace")) else 0]
-        rates = _number(record.get("algBw")), _number(record.get("busBw"))
-        wrong, name = _number(record.get("wrong")), str(record.get("name", ""))
-    else:
-        header, own = record.get("header"), record["coll_perf"]
+    if kind == INSPECTOR:
+        header, measured = record.get("header"), record.get("coll_perf")
         header = header if isinstance(header, dict) else {}
-        size, time = _number(own.get("coll_msg_size_bytes")), _number(own.get("coll_exec_time_us"))
-        ranks = _count(header.get("n_ranks"))
-        nodes = _count(header.get("nnodes", header.get("n_nodes")))
-        rates = _number(own.get("coll_algobw_gbs")), _number(own.get("coll_busbw_gbs"))
-        # Of operations that share a message, the size is a rank's part, and the rate the whole's.
-        if ranks > 1 and rates[0] > 0.0 and time > 0.0 and size > 0.0:
-            whole = rates[0] * time * 1e3 / size
-            size *= ranks if abs(whole / ranks - 1.0) < 0.1 else 1
-        placement, wrong, name = PLACEMENTS[0], math.nan, str(own.get("coll", ""))
-    if not (size > 0.0 and time > 0.0 and math.isfinite(size) and math.isfinite(time)):
-        return None
-    row = LogRow(number, size, placement, time * 1e-6, rates[0] * GIGA, rates[1] * GIGA, wrong)
-    return _Record((kind, name, max(ranks, 0), max(nodes, 0)), row)
+        if not isinstance(measured, dict):
+            return None
+        record = {**header, **measured, "nnodes": header.get("nnodes", header.get("n_nodes"))}
+    cells = {meaning: record.get(key) for meaning, key in _KEYS[kind].items()}
+    size, time, algbw, busbw, wrong = (
+        _number(cells.get(name)) for name in ("size", "time", "algbw", "busbw", "wrong")
+    )
+    ranks = _count(cells["ranks"])
+    # Of operations that share a message, the size is a rank's part, and the rate the whole's.
+    if kind == INSPECTOR and ranks > 1 and algbw > 0.0 and time > 0.0 and size > 0.0:
+        whole = algbw * time * 1e3 / size
+        size *= ranks if abs(whole / ranks - 1.0) < 0.1 else 1
+    placement = PLACEMENTS[_count(cells.get("in_place")) > 0]
+    row = LogRow(number, size, time * 1e-6, placement, algbw * GIGA, busbw * GIGA, wrong)
+    name = str(record.get(_KEYS[kind]["name"], ""))
+    key = (kind, name, ranks, _count(cells["nodes"]))
+    return (key, row) if row.whole else None
 
 
-def _medians(rows: Mapping[tuple[float, str], list[_Record]]) -> Iterator[LogRow]:
+def _medians(rows: _Sizes) -> Iterator[LogRow]:
     """Yield the middle one of each size's records."""
-    for (size, placement), records in sorted(rows.items()):
-        ordered = sorted((record.row for record in records), key=lambda row: row.time)
-        middle = ordered[(len(ordered) - 1) // 2]
+    for _, some in sorted(rows.items()):
+        ordered = sorted(some, key=lambda row: row.time)
         wrong = float(np.nanmax([*(row.wrong for row in ordered), -1.0]))
-        yield LogRow(
-            middle.line,
-            size,
-            placement,
-            middle.time,
-            middle.algbw,
-            middle.busbw,
-            wrong if wrong >= 0.0 else math.nan,
-        )
+        middle = ordered[(len(ordered) - 1) // 2]
+        yield replace(middle, wrong=wrong if wrong >= 0.0 else math.nan)
 
 
-def _notes(kind: str, rows: Mapping[Any, list[_Record]], dead: int, others: int) -> Iterator[str]:
+def _notes(kind: str, rows: _Sizes, dead: int, others: int) -> Iterator[str]:
     count = sum(map(len, rows.values()))
     if kind == INSPECTOR:
         yield (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
-from sweeps.errors import nearest
+from sweeps.errors import InputError, nearest
 
 PLACEMENTS = ("out-of-place", "in-place")
 GIGA = 1e9
@@ -33,11 +35,16 @@ class LogRow:
 
     line: int  # Its line in the file; of JSON its place among the results
     size: float  # Message size [byte]: the whole buffer, as nccl-tests counts it
-    placement: str  # One of `PLACEMENTS`
     time: float  # Time of one operation [s]
-    algbw: float  # As the log has them [byte s-1]; NaN where it hasn't
-    busbw: float
-    wrong: float  # Elements that came out wrong; NaN where nothing was checked
+    placement: str = PLACEMENTS[0]  # One of `PLACEMENTS`
+    algbw: float = math.nan  # As the log has them [byte s-1]; NaN where it hasn't
+    busbw: float = math.nan
+    wrong: float = math.nan  # Elements that came out wrong; NaN where nothing was checked
+
+    @property
+    def whole(self) -> bool:
+        """Whether size and time are numbers above 0."""
+        return all(0.0 < value < math.inf for value in (self.size, self.time))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,11 @@ class Logs:
 
     tests: list[LogTest] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+
+
+def reject(where: str, wrong: str) -> NoReturn:
+    """Refuse a log, or a test of it, for what is wrong at a place."""
+    raise InputError([f"{where}: {wrong}"])
 
 
 def operation_of(text: str) -> str:

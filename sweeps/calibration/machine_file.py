@@ -11,7 +11,7 @@ from typing import Any
 from overhead.quantity import VOCABULARY
 from sweeps.calibration.fit import DIGITS
 from sweeps.calibration.report import Calibration
-from sweeps.errors import InputError, RunError, refuse
+from sweeps.errors import InputError, RunError, few, refuse
 from sweeps.spec.catalog import machine_content
 from sweeps.spec.machine import read_machine
 from sweeps.spec.units import format_quantity, toml_value
@@ -59,18 +59,17 @@ def hardware_text(found: Calibration, name: str) -> str:
 def _hardware_file_logs(found: Calibration) -> str:
     """Return what the figures come from: logs, their dates, rows and versions."""
     paths = dict.fromkeys(case.test.path for case in found.cases)
-    names = [path.name for path in paths]
-    logs = ", ".join(names[:_NAMED])
-    logs += f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    logs = few([path.name for path in paths], _NAMED)
     dates = sorted(
         f"{datetime.fromtimestamp(dated, UTC):%Y-%m-%d}"
         for dated in (case.test.dated or _written(case.test.path) for case in found.cases)
     )
     dated = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    versions: dict[str, None] = {}
-    for case in found.cases:
-        for program, version in case.test.versions.items():
-            versions[f"{program} {version}"] = None
+    versions = dict.fromkeys(
+        f"{program} {version}"
+        for case in found.cases
+        for program, version in case.test.versions.items()
+    )
     which = f"; {', '.join(versions)}" if versions else "; versions not in the logs"
     return f"fitted by sweeps calibrate to {logs} ({len(found.rows)} rows, files of {dated}{which})"
 

@@ -32,6 +32,7 @@ from sweeps.calibration.log import (
     LogTest,
     known_operations,
     operation_of,
+    reject,
 )
 from sweeps.calibration.settings import NO_NVLS, SIMPLE_FORMS, left_by
 from sweeps.errors import InputError, fault, refuse
@@ -60,9 +61,10 @@ def bus_factor(operation: str, ranks: int) -> float:
 
 def implied_ranks(operation: str, rows: Sequence[LogRow]) -> int:
     """Return the number of ranks that busbw by algbw implies; 0 where they tell none."""
-    factor = _measured_factor(rows)
-    if math.isnan(factor):
+    best = _exact_row(rows)
+    if best is None:
         return 0
+    factor = best.busbw / best.algbw
     twice = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
     most = twice.get(operation, 0.0)
     if not 0.0 < factor < most:
@@ -71,13 +73,10 @@ def implied_ranks(operation: str, rows: Sequence[LogRow]) -> int:
     return round(ranks) if abs(ranks - round(ranks)) < 0.02 * ranks else 0
 
 
-def _measured_factor(rows: Sequence[LogRow]) -> float:
-    """Return busbw by algbw where both have the most digits; NaN where they have too few."""
+def _exact_row(rows: Sequence[LogRow]) -> LogRow | None:
+    """Return the row whose rates have the most digits; None where all have too few."""
     known = [row for row in rows if row.algbw >= _LEAST_RATE and math.isfinite(row.busbw)]
-    if not known:
-        return math.nan
-    best = max(known, key=lambda row: row.algbw)
-    return best.busbw / best.algbw
+    return max(known, key=lambda row: row.algbw, default=None)
 
 
 def checked_rates(test: LogTest, ranks: int) -> tuple[tuple[LogRow, ...], tuple[str, ...]]:
@@ -90,12 +89,11 @@ def checked_rates(test: LogTest, ranks: int) -> tuple[tuple[LogRow, ...], tuple[
     if 2 * len(odd) > len(test.rows):
         row = odd[0]
         own = share * row.size / row.time / 1e9
-        message = (
-            f"{test.path.name}, line {row.line}: {row.size:.0f} bytes in {row.time * 1e6:g} µs are "
-            f"{own:.2f} GB/s, and algbw says {row.algbw / 1e9:.2f}; is it the log of another "
-            "program, or of another operation?"
+        wrong = (
+            f"{row.size:.0f} bytes in {row.time * 1e6:g} µs are {own:.2f} GB/s, and algbw says "
+            f"{row.algbw / 1e9:.2f}; is it the log of another program, or of another operation?"
         )
-        raise InputError(message)
+        reject(f"{test.path.name}, line {row.line}", wrong)
     _check_ranks(test, kept, ranks)
     lines = ", ".join(dict.fromkeys(str(row.line) for row in odd))
     notes = (f"left out rows whose algbw isn't size by time: line {lines}",) if odd else ()
@@ -112,10 +110,9 @@ def _agrees(row: LogRow, share: float) -> bool:
 
 
 def _check_ranks(test: LogTest, rows: Sequence[LogRow], ranks: int) -> None:
-    known = [row for row in rows if row.algbw >= _LEAST_RATE and math.isfinite(row.busbw)]
-    if not known:
+    best = _exact_row(rows)
+    if best is None:
         return
-    best = max(known, key=lambda row: row.algbw)
     factor = best.busbw / best.algbw
     old = test.old_rates and test.operation in _SHARING
     expected = 1.0 if old else bus_factor(test.operation, ranks)
@@ -127,11 +124,9 @@ def _check_ranks(test: LogTest, rows: Sequence[LogRow], ranks: int) -> None:
         meaning = f"which {implied} ranks would have; is --ranks {implied} meant?"
     else:
         meaning = "which no number of ranks has; is it another operation? --op says which"
-    message = (
-        f"{test.path.name}, line {best.line}: busbw is {factor:.4g} times algbw, and "
-        f"{test.operation} on {ranks} ranks has {expected:.4g}: {meaning}"
-    )
-    raise InputError(message)
+    has = f"{test.operation} on {ranks} ranks has {expected:.4g}"
+    wrong = f"busbw is {factor:.4g} times algbw, and {has}: {meaning}"
+    reject(f"{test.path.name}, line {best.line}", wrong)
 
 
 Floats = NDArray[np.float64]
@@ -259,11 +254,8 @@ def _operation(test: LogTest, defaults: LogDefaults) -> str:
         refuse("--op", defaults.operation, wrong, "leave it out: the log says it")
     found = defaults.operation or own
     if not found:
-        message = (
-            f"{test.where}: neither the log nor its name says which operation it is of; "
-            f"give --op ({known_operations('')})"
-        )
-        raise InputError(message)
+        wrong = "neither the log nor its name says which operation it is of"
+        reject(test.where, f"{wrong}; give --op ({known_operations('')})")
     return found
 
 
@@ -275,11 +267,9 @@ def _ranks(test: LogTest, operation: str, defaults: LogDefaults) -> int:
     if not ranks:
         implied = implied_ranks(operation, test.rows)
         hint = f"--ranks {implied}, which busbw by algbw implies" if implied else "--ranks N"
-        message = f"{test.where}: no lines '# Rank ..', so its ranks aren't known; give {hint}"
-        raise InputError(message)
+        reject(test.where, f"no lines '# Rank ..', so its ranks aren't known; give {hint}")
     if ranks < 2:
-        message = f"{test.where}: one rank sends nothing; give a log of two ranks or more"
-        raise InputError(message)
+        reject(test.where, "one rank sends nothing; give a log of two ranks or more")
     return ranks
 
 
@@ -304,8 +294,7 @@ def _nodes(
     elif hosts:
         if len(set(hosts)) > 1:
             counts = ", ".join(f"{host} {count}" for host, count in test.hosts.items())
-            message = f"{test.where}: nodes have unequal ranks ({counts}); as many on each node"
-            raise InputError(message)
+            reject(test.where, f"nodes have unequal ranks ({counts}); as many on each node")
         nodes = len(hosts)
     else:
         nodes = 1 if ranks <= most else -(-ranks // most)
@@ -313,11 +302,9 @@ def _nodes(
             notes = (f"no hosts in the log: {nodes} nodes of {most} GPUs, as {machine.name} has",)
     share = ranks / nodes
     if not share.is_integer() or share > most:
-        message = (
-            f"{test.where}: {ranks} ranks on {nodes} nodes, and a node of {machine.name} has "
-            f"{most} GPUs; give another --hardware, or --gpus-per-node for the ranks of a node"
-        )
-        raise InputError(message)
+        wrong = f"{ranks} ranks on {nodes} nodes, and a node of {machine.name} has {most} GPUs"
+        allowed = "give another --hardware, or --gpus-per-node for the ranks of a node"
+        reject(test.where, f"{wrong}; {allowed}")
     return nodes, notes
 
 
@@ -384,9 +371,9 @@ def rows_at(rows: Rows, sizes: Floats) -> Rows:
 
 def rows_for(operation: str, ranks: int, nodes: int, sizes: Floats) -> Rows:
     """Return rows of an operation over message sizes, without times."""
-    one = LogRow(0, 1.0, PLACEMENTS[0], 1.0, math.nan, math.nan, math.nan)
-    test = LogTest(Path(operation), 0, operation, (one,))
-    case = PlacedTest(test, operation, operation, ranks, nodes, (one,), ())
+    row = LogRow(0, 1.0, 1.0)
+    test = LogTest(Path(operation), 0, operation, (row,))
+    case = PlacedTest(test, operation, operation, ranks, nodes, (row,), ())
     return rows_at(rows_of([case], PLACEMENTS), sizes)
 
 

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.bands import percent
-from sweeps.calibration.log import LogTest
 from sweeps.calibration.model import (
     PLAIN,
     Given,
@@ -248,13 +247,10 @@ def published() -> tuple[Peer, ...]:
     tests = read_table_log(TABLE)
     found: list[Peer] = []
     for name in dict.fromkeys(test.hardware for test in tests):
-        found += _of_machine([one for one in tests if one.hardware == name], machine_for(name))
+        machine = machine_for(name)
+        cases = cases_of([one for one in tests if one.hardware == name], machine, LogDefaults())
+        found += peers_of(cases, rows_of(cases, ("out-of-place",)), machine)
     return tuple(found)
-
-
-def _of_machine(tests: Sequence[LogTest], machine: Machine) -> list[Peer]:
-    cases = cases_of(tests, machine, LogDefaults())
-    return peers_of(cases, rows_of(cases, ("out-of-place",)), machine)
 
 
 def least_of(name: str, nodes: int) -> float:
@@ -364,25 +360,20 @@ def _words(peer: Peer, bands: dict[str, Band]) -> Iterator[str]:
     if peer.impossible:
         yield IMPOSSIBLE
         return
-    out = {name: _out(peer.part(name), band) for name, band in bands.items()}
-    if all(np.isnan(peer.part(name)) for name in bands):
+    parts = {name: peer.part(name) for name in bands}
+    if all(np.isnan(part) for part in parts.values()):
         yield UNKNOWN
         return
-    slow = {name for name, one in out.items() if one > 0}
+    # What isn't known is neither above nor below.
+    slow = {name for name, part in parts.items() if part > bands[name].high}
     if "latency" in slow:
         host = peer.flat and "bandwidth" not in slow and not np.isnan(peer.bandwidth)
         yield SLOW_HOST if host else SLOW_LATENCY
     if "bandwidth" in slow:
         yield SLOW_LINKS
     if not slow:
-        yield FAST if min(out.values()) < 0 else HEALTHY
-
-
-def _out(ratio: float, band: Band) -> int:
-    """Return 1 above a band, -1 below it, else 0."""
-    if np.isnan(ratio):
-        return 0
-    return int(ratio > band.high) - int(ratio < band.low)
+        fast = any(part < bands[name].low for name, part in parts.items())
+        yield FAST if fast else HEALTHY
 
 
 # A peer tells of sizes that are this near to its own.
@@ -470,31 +461,24 @@ def normal_collective(
     for size, time, limit in zip(
         each.tolist(), times.tolist(), model.limits().tolist(), strict=True
     ):
-        low, typical, high, count, wider = _ratios(own, others, size)
+        ratios, count, wider = _ratios(own, others, size)
         least = min(limit, size / seen) if seen else limit
-        by = {"low": low, "typical": typical, "high": high}
-        by = {name: max(ratio * time, least) for name, ratio in by.items()}
+        by = {name: max(ratio * time, least) for name, ratio in ratios.items()}
         rows.append(
             {"message_bytes": size}
             | {f"time_{name}_s": value for name, value in by.items()}
-            | {"busbw_low": factor * size / by["high"]}
-            | {"busbw_typical": factor * size / by["typical"]}
-            | {"busbw_high": factor * size / by["low"]}
+            # Of the longest time the rate is the lowest.
+            | {
+                f"busbw_{name}": factor * size / by[end]
+                for name, end in (("low", "high"), ("typical", "typical"), ("high", "low"))
+            }
             | {"peers": count, "class": WIDER[wider] if count else "the profile alone"}
         )
     near = [one for one in others if one.like(own, 0) and one.ranks == ranks and not one.forced]
-    x, y = (
-        (
-            np.concatenate([np.array([]), *each])
-            for each in zip(
-                *((one.sizes, factor * one.sizes / one.times) for one in near), strict=True
-            )
-        )
-        if near
-        else (np.array([]), np.array([]))
-    )
-    shown = (x >= each.min()) & (x <= each.max())
-    points = x[shown], y[shown]
+    measured = np.concatenate([np.empty(0), *(one.sizes for one in near)])
+    busbw = np.concatenate([np.empty(0), *(factor * one.sizes / one.times for one in near)])
+    shown = (measured >= each.min()) & (measured <= each.max())
+    points = measured[shown], busbw[shown]
     placed = f"{ranks} ranks" if nodes == 1 else f"{nodes} x {ranks // nodes} ranks"
     return Normal(
         f"Normal {operation} of {placed} on {machine.title}",
@@ -513,13 +497,13 @@ def normal_collective(
     )
 
 
-def _ratios(own: Peer, others: Sequence[Peer], size: float) -> tuple[float, float, float, int, int]:
+def _ratios(own: Peer, others: Sequence[Peer], size: float) -> tuple[dict[str, float], int, int]:
     """Return the band and the middle of peers' ratios at a size, how many, and of which class."""
     found, wider = _among(others, own, lambda one: one.at(size, _NEAR))
     part = "latency" if size < LESS_LONG else "bandwidth"
     low, high = band(found, least_of(part, own.nodes))
     middle = float(np.median([ratio for _, ratio in found])) if found else 1.0
-    return low, middle, high, len(found), wider
+    return {"low": low, "typical": middle, "high": high}, len(found), wider
 
 
 def collective_lines(found: Normal) -> Iterator[str]:

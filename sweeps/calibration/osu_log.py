@@ -11,7 +11,7 @@ import math
 import re
 from pathlib import Path
 
-from sweeps.calibration.log import PLACEMENTS, Left, LogRow, Logs, LogTest
+from sweeps.calibration.log import Left, LogRow, Logs, LogTest, reject
 from sweeps.calibration.settings import setting_of
 from sweeps.errors import InputError
 
@@ -75,14 +75,12 @@ def read_osu_log(path: Path, text: str) -> Logs:
 
 def _row(number: int, title: re.Match[str], cells: re.Match[str]) -> LogRow | None:
     size, value = float(cells[1]), float(cells[2])
-    if not (size > 0.0 and value > 0.0 and math.isfinite(size) and math.isfinite(value)):
+    if not (0.0 < size < math.inf and 0.0 < value < math.inf):
         return None
     time = size / (value * 1e6) if "andwidth" in title[3] else value * 1e-6
-    checked = cells[3].split()
-    wrong = math.nan
-    if checked and checked[-1].lower() in ("pass", "fail"):
-        wrong = float(checked[-1].lower() == "fail")
-    return LogRow(number, size, PLACEMENTS[0], time, math.nan, math.nan, wrong)
+    checked = cells[3].lower().split()[-1:]
+    wrong = float(checked == ["fail"]) if checked in (["pass"], ["fail"]) else math.nan
+    return LogRow(number, size, time, wrong=wrong)
 
 
 def _test(
@@ -98,16 +96,11 @@ def _test(
     operation = _NAMES.get(name.lower(), "")
     if not operation:
         known = "Allreduce, Allgather, Reduce_scatter, Broadcast, Reduce, All-to-All, Bandwidth"
-        message = f"{where}: '{name}' is no operation that is modelled; known: {known}"
-        raise InputError(message)
+        reject(where, f"'{name}' is no operation that is modelled; known: {known}")
     if not title[2]:
-        message = (
-            f"{where}: buffers are in the host's memory; run it with those of GPUs (-d cuda D D)"
-        )
-        raise InputError(message)
+        reject(where, "buffers are in the host's memory; run it with those of GPUs (-d cuda D D)")
     if not rows:
-        message = f"{where}: no rows below the title; did the test fail? run it again"
-        raise InputError(message)
+        reject(where, "no rows below the title; did the test fail? run it again")
     notes = []
     library = "" if "CCL" in title[1].upper() else title[1]
     if dead:

@@ -26,7 +26,7 @@ from sweeps.calibration.fit import (
     scatter,
     scores_of,
 )
-from sweeps.calibration.log import PLACEMENTS, Left
+from sweeps.calibration.log import PLACEMENTS, Left, reject
 from sweeps.calibration.logs import check_operation, read_logs
 from sweeps.calibration.model import (
     PLAIN,
@@ -51,7 +51,7 @@ from sweeps.calibration.normal import (
     verdict_of,
 )
 from sweeps.calibration.odd import OddRow, slow_rows, wrong_rows
-from sweeps.errors import InputError, refuse
+from sweeps.errors import refuse
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
 from sweeps.result import Result, provenance_of
 from sweeps.spec.machine import CONSTANTS, ISSUE, Machine
@@ -149,10 +149,9 @@ def _of_named(cases: Sequence[PlacedTest], machine: Machine, left: list[Left]) -
     """Return the tests on the machine that most logs name; others are judged by themselves."""
     own = [case for case in cases if not case.stranger]
     if not own:
-        case = cases[0]
-        wrong = f"{case.test.where}: its GPUs are {case.stranger}, which no machine here has"
-        message = f"{wrong}; give {way_on(case.stranger)}"
-        raise InputError(message)
+        test, stranger = cases[0].test, cases[0].stranger
+        wrong = f"its GPUs are {stranger}, which no machine here has; give {way_on(stranger)}"
+        reject(test.where, wrong)
     for case in cases:
         if case.stranger:
             why = f"its GPUs are {case.stranger}, and others' are those of {machine.name}"

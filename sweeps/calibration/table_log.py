@@ -23,9 +23,10 @@ from sweeps.calibration.log import (
     LogTest,
     known_operations,
     operation_of,
+    reject,
 )
 from sweeps.calibration.settings import FORMS
-from sweeps.errors import InputError, needs, refuse
+from sweeps.errors import InputError, few, needs, refuse
 from sweeps.validate.table import find_table, read_table
 
 # Columns that tell tests apart; one without a number or word counts as nothing.
@@ -102,11 +103,7 @@ def _test(
         LogRow(
             int(columns["line"][place]),
             float(columns["message_bytes"][place]),
-            "out-of-place",
             float(columns["time"][place]),
-            math.nan,
-            math.nan,
-            math.nan,
         )
         for place in places
         if columns["message_bytes"][place] > 0.0
@@ -216,11 +213,8 @@ def read_usual_table(path: Path, text: str, operation: str = "") -> Logs:
     """Read a table with the columns that people's tables have."""
     header = header_of(text)
     if header is None:
-        message = (
-            f"{path.name}, line 1: no headings of a size and a time; name the columns size_bytes, "
-            "time_us, op, ranks"
-        )
-        raise InputError(message)
+        wrong = "no headings of a size and a time; name the columns size_bytes, time_us, op, ranks"
+        reject(f"{path.name}, line 1", wrong)
     first, delimiter, columns = header
     lines = text.splitlines()[first:]
     cells = [
@@ -233,8 +227,8 @@ def read_usual_table(path: Path, text: str, operation: str = "") -> Logs:
     reader = _Reader(path, columns, cells, operation)
     each: dict[tuple[Any, ...], list[LogRow]] = {}
     for number, row in cells:
-        if (one := reader.row(number, row)) is not None:
-            each.setdefault(one[0], []).append(one[1])
+        if (found := reader.row(number, row)) is not None:
+            each.setdefault(found[0], []).append(found[1])
     return reader.logs(each)
 
 
@@ -289,53 +283,42 @@ class _Reader:
 
     def row(self, number: int, row: Sequence[str]) -> tuple[tuple[Any, ...], LogRow] | None:
         """Return a row with what tells its test from others; None where it can't be read."""
-        size, time = _size(self._cell(row, "size")), _float(self._cell(row, "time"))
-        algbw = _float(self._cell(row, "algbw")) * self.rate_unit
-        busbw = _float(self._cell(row, "busbw")) * self.rate_unit
+        cells = {name: self._cell(row, name) for name in _USUAL}
+        size = _size(cells["size"])
+        time, algbw, busbw, wrong, ranks, nodes = (
+            _float(cells[name]) for name in ("time", "algbw", "busbw", "wrong", "ranks", "nodes")
+        )
+        rates = algbw * self.rate_unit, busbw * self.rate_unit
         if time > 0.0 and math.isnan(self.time_unit):
-            message = (
-                f"{self.path.name}, line {number}: the unit of column {self._heading('time')} "
-                "isn't known; call it time_us (or _ms, _s)"
-            )
-            raise InputError(message)
+            unknown = f"the unit of column {self.columns['time'][0] + 1} isn't known"
+            where = f"{self.path.name}, line {number}"
+            reject(where, f"{unknown}; call it time_us (or _ms, _s)")
         time *= self.time_unit
-        if not time > 0.0 and algbw > 0.0 and "time" not in self.columns:
-            time = size / algbw
-        name = self._cell(row, "operation")
-        if not (size > 0.0 and time > 0.0 and math.isfinite(size) and math.isfinite(time)):
+        if not time > 0.0 and rates[0] > 0.0 and "time" not in self.columns:
+            time = size / rates[0]
+        placed = cells["placement"].lower().replace("_", "-")
+        inside = placed in ("1", "true", "yes", "in-place", "inplace", "in")
+        measured = LogRow(number, size, time, PLACEMENTS[inside], *rates, wrong)
+        if not measured.whole:
             if size != 0.0:
                 self.dead.append(f"line {number}")
             return None
-        ranks, nodes = (_float(self._cell(row, one)) for one in ("ranks", "nodes"))
-        wrong = _float(self._cell(row, "wrong"))
-        placed = self._cell(row, "placement").lower().replace("_", "-")
-        inside = placed in ("1", "true", "yes", "in-place", "inplace", "in")
         key = (
-            name,
+            cells["operation"],
             int(ranks) if 0 < ranks < 1e9 else 0,
             int(nodes) if 0 < nodes < 1e9 else 0,
-            self._cell(row, "hardware"),
-            self._cell(row, "fabric"),
+            cells["hardware"],
+            cells["fabric"],
         )
-        return key, LogRow(number, size, PLACEMENTS[inside], time, algbw, busbw, wrong)
-
-    def _heading(self, name: str) -> int:
-        return self.columns[name][0] + 1
+        return key, measured
 
     def logs(self, each: Mapping[tuple[Any, ...], list[LogRow]]) -> Logs:
         """Return the tests."""
         found = Logs()
         notes = []
         if self.dead:
-            more = (
-                f" and {len(self.dead) - _MOST_FAULTS} more"
-                if len(self.dead) > _MOST_FAULTS
-                else ""
-            )
-            notes.append(
-                "left out rows without a size and a time: "
-                f"{', '.join(self.dead[:_MOST_FAULTS])}{more}"
-            )
+            lines = few(self.dead, _MOST_FAULTS)
+            notes.append(f"left out rows without a size and a time: {lines}")
         for (name, ranks, nodes, hardware, fabric), rows in each.items():
             operation = operation_of(name)
             if name and not operation:
@@ -357,8 +340,7 @@ class _Reader:
             )
         if not found.tests and not found.left:
             where = self.dead[0] if self.dead else "line 1"
-            message = f"{self.path.name}, {where}: no row has a size and a time; give such rows"
-            raise InputError(message)
+            reject(f"{self.path.name}, {where}", "no row has a size and a time; give such rows")
         return found
 
 

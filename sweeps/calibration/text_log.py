@@ -24,10 +24,11 @@ from sweeps.calibration.log import (
     Logs,
     LogTest,
     operation_of,
+    reject,
     version_text,
 )
 from sweeps.calibration.settings import setting_of
-from sweeps.errors import InputError
+from sweeps.errors import InputError, few
 
 _PROGRAM = re.compile(r"Collective test (?:starting|concluded):\s*(\S+)")
 _CALLED = ("_perf", "_perf_mpi")  # How a program's name ends
@@ -87,8 +88,7 @@ Place = tuple[float, float, float, float]  # time, algbw, busbw [as printed], wr
 def read_text_log(path: Path, text: str) -> Logs:
     """Read what nccl-tests printed."""
     if not text.strip():
-        message = f"{path.name}: is empty; a log of nccl-tests has lines such as '# nThread 1 ..'"
-        raise InputError(message)
+        reject(path.name, "is empty; a log of nccl-tests has lines such as '# nThread 1 ..'")
     sections: list[_Section] = []
     last = ""
     for number, line in enumerate(text.splitlines(), start=1):
@@ -110,12 +110,11 @@ def read_text_log(path: Path, text: str) -> Logs:
         except InputError as error:
             found.left += [Left(line) for line in error.faults]
     if not found.tests and not found.left:
-        message = (
-            f"{path.name}, line 1: not a log of nccl-tests: no headings '# size count type ..' and "
-            "no rows below; give what all_reduce_perf and the like print, their JSON, or a CSV "
-            "table"
+        wrong = (
+            "not a log of nccl-tests: no headings '# size count type ..' and no rows below; give "
+            "what all_reduce_perf and the like print, their JSON, or a CSV table"
         )
-        raise InputError(message)
+        reject(f"{path.name}, line 1", wrong)
     return found
 
 
@@ -310,13 +309,9 @@ class _Section:
         if self.fault and (self.raw or self.cut or began):
             raise InputError(self.fault)
         if self.program and "_perf" in self.program and not operation and (self.raw or began):
-            name = Path(self.program).name
-            message = (
-                f"{self.path.name}, line {self.line}: {name} times no operation that is modelled; "
-                "known: all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, "
-                "sendrecv"
-            )
-            raise InputError(message)
+            known = "all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv"
+            wrong = f"{Path(self.program).name} times no operation that is modelled"
+            reject(f"{self.path.name}, line {self.line}", f"{wrong}; known: {known}")
         rows = [*self._rows()]
         if not rows:
             if began or self.cut:
@@ -362,13 +357,11 @@ class _Section:
                 if size == 0.0:
                     self.empty += 1
                     continue
-                name = PLACEMENTS[min(index, 1)]
-                if len(found) == 1 and "in-place" in self.placed and "out-of" not in self.placed:
-                    name = PLACEMENTS[1]
-                exact = (
-                    size / (algbw * GIGA) if self._shortened(size, found[index]) else time * unit
-                )
-                yield LogRow(number, size, name, exact, algbw * GIGA, busbw * GIGA, wrong)
+                inside = "in-place" in self.placed and "out-of" not in self.placed
+                placement = PLACEMENTS[index > 0 or (len(found) == 1 and inside)]
+                rates = algbw * GIGA, busbw * GIGA
+                exact = size / rates[0] if self._shortened(size, found[index]) else time * unit
+                yield LogRow(number, size, exact, placement, *rates, wrong)
 
     def _hosts(self) -> tuple[Mapping[str, int], str, int]:
         """Return the ranks of each host, of the first group; the device's name; all ranks."""
@@ -378,12 +371,11 @@ class _Section:
         names = {name: None for *_, name in self.ranks.values() if name}
         for rank, (group, host, device, _) in sorted(self.ranks.items()):
             if (host, device) in seen:
-                message = (
-                    f"{self.path.name}, line {self.line}: ranks {seen[host, device]} and {rank} "
-                    f"have the same device of one host, {host}: are these hosts of one name? "
-                    "give each its own"
+                wrong = (
+                    f"ranks {seen[host, device]} and {rank} have the same device of one host, "
+                    f"{host}: are these hosts of one name? give each its own"
                 )
-                raise InputError(message)
+                reject(f"{self.path.name}, line {self.line}", wrong)
             seen[host, device] = rank
             if group == first:
                 hosts[host] = hosts.get(host, 0) + 1
@@ -399,19 +391,16 @@ class _Section:
         return hosts, " and ".join(names), sum(hosts.values())
 
     def _told(self) -> Iterator[str]:
-        if self.cut:
-            plural = "rows that are" if len(self.cut) > 1 else "a row that is"
-            yield f"left out {plural} cut off or mixed with other output: {_lines(self.cut)}"
-        if self.joined:
-            plural = "rows that are" if len(self.joined) > 1 else "a row that is"
-            yield f"joined {plural} split by other output: {_lines(self.joined)}"
+        for numbers, done, why in (
+            (self.cut, "left out", "cut off or mixed with other output"),
+            (self.joined, "joined", "split by other output"),
+        ):
+            if numbers:
+                plural = "rows that are" if len(numbers) > 1 else "a row that is"
+                shown = few([str(number) for number in numbers], _MOST_LINES)
+                yield f"{done} {plural} {why}: line {shown}"
         if self.empty:
             yield f"left out {self.empty} values of messages of 0 bytes"
-
-
-def _lines(numbers: Sequence[int]) -> str:
-    more = f" and {len(numbers) - _MOST_LINES} more" if len(numbers) > _MOST_LINES else ""
-    return f"line {', '.join(map(str, numbers[:_MOST_LINES]))}{more}"
 
 
 def _number(word: str) -> float | None:
