@@ -195,9 +195,7 @@ def draw_best(figure: Figure, view: View) -> Canvas:
     made = frame(sheet, legend)
     given = scale_of(view.units(figure["x"]))
     for index, axes in enumerate(made.axes):
-        lowest, first = made.outer(index)
-        xaxis.apply(axes, "x", labels=lowest)
-        yaxis.apply(axes, "y", labels=first)
+        made.set_axes(index, xaxis, yaxis)
         axes.grid(visible=False)
         borders = edges(drawn.x, xaxis.scale), edges(drawn.y, yaxis.scale)
         for place, region in enumerate(drawn.regions):

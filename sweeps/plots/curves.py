@@ -575,9 +575,7 @@ def _ends(plot: Plot, y: str) -> list[End]:
 
 def _draw_panel(drawing: _Drawing, axes: Axes, index: int, made: Frame) -> None:
     plot = drawing.plot
-    lowest, first = made.outer(index)
-    drawing.xaxis.apply(axes, "x", labels=lowest)
-    drawing.yaxis.apply(axes, "y", labels=first)
+    made.set_axes(index, drawing.xaxis, drawing.yaxis)
     if plot.attrs.get("units") == "%":
         axes.axhline(100.0, color=BOUND, linewidth=1.0, zorder=1.5)
     for bound in plot.bounds:

@@ -170,17 +170,22 @@ class Frame:
         """Return whether a panel is the lowest of its column, and the first of its row."""
         return index + self.columns >= len(self.axes), index % self.columns == 0
 
-    def settle(self) -> None:
-        """Bring the panels to their size, by that of the page, with what is drawn up to now."""
+    def set_axes(self, index: int, x: Axis, y: Axis, strip: Axis | None = None) -> None:
+        """Set a panel's axes, and those of its strip; labels stand at the outer ones alone."""
+        lowest, first = self.outer(index)
+        x.apply(self.axes[index], "x", labels=lowest and strip is None)
+        y.apply(self.axes[index], "y", labels=first)
+        if strip is not None:
+            x.apply(self.strips[index], "x", labels=lowest)
+            strip.apply(self.strips[index], "y", labels=first)
+
+    def finished(self) -> Canvas:
+        """Return the drawing: its panels of their size, by that of the page, and its words."""
         self._lay_out()
         above, below = self._resize()
         self._lay_out()
         self._centre_labels()
         self._write(above, below)
-
-    def finished(self) -> Canvas:
-        """Return the drawing, laid out for good."""
-        self.settle()
         self.canvas.set_layout_engine("none")
         # The layout's last digits differ from one run to the next; the same data, the same bytes.
         box = self.body.bbox_relative
@@ -194,17 +199,13 @@ class Frame:
         assert engine is not None
         engine.execute(self.canvas)
 
-    def _measured(self) -> tuple[float, float]:
-        box = self.axes[0].get_position(original=False)
-        inches = self.body.bbox.transformed(self.canvas.dpi_scale_trans.inverted())
-        return float(box.width * inches.width), float(box.height * inches.height)
-
     def _resize(self) -> tuple[list[Line], list[str]]:
         """Give the page the size that the panels, their surroundings and the words take."""
         inches = self.body.bbox.transformed(self.canvas.dpi_scale_trans.inverted())
         wanted = _panel(self.sheet)
-        self.panel = self._measured()
-        wide, high = (want - has for want, has in zip(wanted, self.panel, strict=True))
+        box = self.axes[0].get_position(original=False)
+        wide = wanted[0] - float(box.width * inches.width)
+        high = wanted[1] - float(box.height * inches.height)
         heights = self.sheet.heights or (wanted[1] + self.sheet.strip,) * self.rows
         width = use().width
         if not use().column:
@@ -243,8 +244,6 @@ class Frame:
 
     def _write(self, above: Sequence[Line], below: Sequence[str]) -> None:
         """Write the words above and below the panels."""
-        for text in list(self.canvas.texts):
-            text.remove()
         width, height = self.canvas.get_size_inches()
 
         def write(x: float, y: float, text: str, **how: Any) -> None:
@@ -401,18 +400,18 @@ class Ticks:
     units: str = ""  # The unit for the axis' label, unless it stands at the ticks
 
 
-def _with_units(positions: list[float], units: str, minor: list[float]) -> Ticks:
+def value_ticks(positions: Sequence[float], units: str, minor: Sequence[float] = ()) -> Ticks:
     """Return ticks with the unit once: in the axis' label, or at each where they differ in it."""
     scale = scale_of(units)
-    names = {scale.pick(position)[1] for position in positions if position}
+    sizes = sorted(abs(position) for position in positions if position)
+    names = {name for _, name in map(scale.pick, sizes)}
     if len(names) != 1 and units == "s-1" and max(positions, default=0.0) < _LARGEST_COUNT:
         labels = tuple(f"{position:,.10g}" for position in positions)
         return Ticks(tuple(positions), labels, tuple(minor))
-    sizes = [abs(position) for position in positions if position]
     fit = [
         (factor, name)
-        for factor, name in map(scale.pick, sorted(sizes))
-        if len(names) == 1 or (min(sizes) >= _LEAST_SHOWN * factor and max(sizes) < 1e4 * factor)
+        for factor, name in map(scale.pick, sizes)
+        if len(names) == 1 or (sizes[0] >= _LEAST_SHOWN * factor and sizes[-1] < 1e4 * factor)
     ]
     if not fit or (scale.binary and len(names) > 1):
         labels = tuple(scale.text(position, 4) for position in positions)
@@ -422,62 +421,54 @@ def _with_units(positions: list[float], units: str, minor: list[float]) -> Ticks
     return Ticks(tuple(positions), labels, tuple(minor), name)
 
 
-def value_ticks(values: list[float], units: str) -> Ticks:
-    """Return ticks at given values."""
-    return _with_units(values, units, [])
-
-
 def log_ticks(low: float, high: float, units: str, room: float, *, binary: bool = False) -> Ticks:
     """Return ticks of a logarithmic axis."""
     if binary or scale_of(units).binary:
         return _power_ticks(low, high, units, room, 2.0)
-    lowest, highest = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    fine = [m * 10.0**e for e in range(lowest, highest + 1) for m in _MANTISSAS]
-    fine = [position for position in fine if low <= position <= high]
-    decades = sum(1 for position in fine if math.log10(position).is_integer())
-    if decades > _FEWEST or (high / low >= _TWO_DECADES and len(fine) > room):
+    decades = 10.0 ** np.arange(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+
+    def inside(mantissas: Sequence[float]) -> list[float]:
+        return [x for x in np.outer(decades, mantissas).ravel().tolist() if low <= x <= high]
+
+    fine = inside(_MANTISSAS)
+    if len(inside((1.0,))) > _FEWEST or (high / low >= _TWO_DECADES and len(fine) > room):
         return _power_ticks(low, high, units, room, 10.0)
     if len(fine) >= _FEWEST:
-        return _with_units(fine, units, [])
-    for mantissas in _FINER:
-        found = [m * 10.0**e for e in range(lowest, highest + 1) for m in mantissas]
-        found = [position for position in found if low <= position <= high]
-        if _FEWEST < len(found) <= room:
-            return _with_units(found, units, [])
-    # A short axis: evenly spaced numbers, each with its unit as on every logarithmic axis.
-    even = linear_ticks(low, high, units, room)
-    return _with_units(list(even.positions), units, [])
+        return value_ticks(fine, units)
+    for finer in map(inside, _FINER):
+        if _FEWEST < len(finer) <= room:
+            return value_ticks(finer, units)
+    # On a short axis evenly spaced numbers, each with its unit as on every logarithmic axis.
+    return value_ticks(linear_ticks(low, high, units, room).positions, units)
 
 
 def _power_ticks(low: float, high: float, units: str, room: float, base: float) -> Ticks:
     first = math.ceil(math.log(low, base) - 1e-9)
     last = math.floor(math.log(high, base) + 1e-9)
     if last - first < 1:
-        even = linear_ticks(low, high, units, room)
-        return _with_units(list(even.positions), units, [])
-    chosen: list[int] = []
-    for step in _STEPS[base]:
-        chosen = [power for power in range(first, last + 1) if power % step == 0]
-        if len(chosen) <= room:
-            break
+        return value_ticks(linear_ticks(low, high, units, room).positions, units)
+    powers = range(first, last + 1)
+    every = ([power for power in powers if power % step == 0] for step in _STEPS[base])
+    chosen = next((some for some in every if len(some) <= room), [])
     if len(chosen) < 2:
         chosen = [first, last]
-    between = [base**power for power in range(first, last + 1) if power not in chosen]
-    minor = between if len(between) <= _MANY_MINOR else []
-    return _with_units([base**power for power in chosen], units, minor)
+    minor = [base**power for power in powers if power not in chosen]
+    return value_ticks(
+        [base**power for power in chosen], units, minor if len(minor) <= _MANY_MINOR else ()
+    )
 
 
 def linear_ticks(low: float, high: float, units: str, room: float) -> Ticks:
     """Return ticks of a linear axis: round numbers in one unit, which belongs in the label."""
+    from matplotlib.ticker import MaxNLocator
+
     factor, name = scale_of(units).pick(max(abs(low), abs(high)))
-    low, high = low / factor, high / factor
-    rough = (high - low) / max(room, 2.0) or 1.0
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
-    marks = np.arange(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
-    positions = [float(mark * step) for mark in marks]
-    labels = tuple(number(position, 6) for position in positions)
-    return Ticks(tuple(position * factor for position in positions), labels, (), name)
+    locator = MaxNLocator(max(math.ceil(room), 2), steps=[1, 2, 2.5, 5, 10])
+    marks = locator.tick_values(low / factor, high / factor)
+    near = 1e-9 * (high - low)
+    marks = [float(mark) for mark in marks if low - near <= mark * factor <= high + near]
+    labels = tuple(number(mark, 6) for mark in marks)
+    return Ticks(tuple(mark * factor for mark in marks), labels, (), name)
 
 
 # Axes: their scale, ends, ticks and label, from the metadata of what they show.
@@ -488,7 +479,6 @@ _COUNTS_ROOM = 1.4  # so many more counts fit than numbers with a unit
 _LONGEST_NAME = 72  # letters of a name beside an axis; symbol and unit come after it
 _LOG_FROM = 16.0  # ratio of the ends from which an axis is logarithmic
 _CLEARANCE = 0.08  # inches between the labels of two ticks
-Side = Literal["left", "center", "right"]
 _LARGEST_COUNT = 1e7  # rates below it are read without a prefix
 _FEW_VALUES = 12  # so many values may each have a tick of their own
 
@@ -502,25 +492,15 @@ class Axis:
     high: float
     ticks: Ticks  # Its ticks
     label: str  # Long name, symbol and units
-    # How its first and its last label lie to their ticks: inwards where they would meet a neighbour
-    sides: tuple[Side, Side] = ("center", "center")
 
     def apply(self, axes: Axes, direction: Literal["x", "y"], *, labels: bool = True) -> None:
         """Set one direction of some axes up; without tick labels where a neighbour has them."""
+        axes.set(**{f"{direction}scale": self.scale, f"{direction}lim": (self.low, self.high)})
         axis = axes.xaxis if direction == "x" else axes.yaxis
-        if direction == "x":
-            axes.set_xscale(self.scale)
-            axes.set_xlim(self.low, self.high)
-        else:
-            axes.set_yscale(self.scale)
-            axes.set_ylim(self.low, self.high)
         texts = self.ticks.labels if labels else [""] * len(self.ticks.labels)
         # First the small ticks: those that matplotlib would make by itself take most of its time.
         axis.set_ticks(list(self.ticks.minor), labels=[""] * len(self.ticks.minor), minor=True)
         axis.set_ticks(list(self.ticks.positions), labels=list(texts))
-        if direction == "x" and self.ticks.labels:
-            for place, side in zip((0, -1), self.sides, strict=True):
-                axis.get_ticklabels()[place].set_horizontalalignment(side)
 
 
 def scale_for(values: NDArray[np.float64], wanted: str | None) -> Literal["log", "linear"]:
@@ -563,15 +543,14 @@ def axis_of(
     else:
         ticks = linear_ticks(low, high, units, room)
     if not vertical:
-        ticks = _roomy(_thinned(ticks, low, high, scale, inches), low, high, scale, inches)
+        ticks = _thinned(ticks, low, high, scale, inches)
     named = sentence(long_name(name, attrs))
     if len(named) > _LONGEST_NAME:
         named = sentence(long_name(name, attrs, short=True))
     words = [shortened(named, _LONGEST_NAME)]
     words += [mark] if (mark := symbol(str(attrs.get("symbol", "")))) else []
     unit = f" ({ticks.units.replace(' ', UNBROKEN)})" if ticks.units else ""
-    made = Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit)
-    return made if vertical else replace(made, sides=_sides(ticks, low, high, scale, inches))
+    return Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit)
 
 
 def _is_round(value: float, units: str) -> bool:
@@ -600,45 +579,6 @@ def _extents(
     places = turn(np.array(ticks.positions)) / (turn(high) - turn(low)) * inches
     sizes = [text_width(label, use().tick) + _CLEARANCE for label in ticks.labels]
     return places, np.array(sizes)
-
-
-def _sides(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> tuple[Side, Side]:
-    """Return how the outermost labels lie, so that those of panels beside each other don't meet."""
-    (first, last), (left, right) = _at_ends(ticks, low, high, scale, inches)
-    return "left" if first and left else "center", "right" if last and right else "center"
-
-
-def _at_ends(
-    ticks: Ticks, low: float, high: float, scale: str, inches: float
-) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
-    """Return whether the outermost labels stand over the ends, and whether there is room inside."""
-    if len(ticks.labels) < 2:
-        return (False, False), (True, True)
-    places, sizes = _extents(ticks, low, high, scale, inches)
-    turn = np.log if scale == "log" else np.asarray
-    start = float(turn(low)) / float(turn(high) - turn(low)) * inches
-    free = np.diff(places) - (sizes[1:] + sizes[:-1]) / 2  # Between two labels
-    over = (
-        bool(places[0] - start - sizes[0] / 2 < -_GAP / 2),
-        bool(start + inches - places[-1] - sizes[-1] / 2 < -_GAP / 2),
-    )
-    return over, (bool(free[0] > sizes[0] / 2), bool(free[-1] > sizes[-1] / 2))
-
-
-def _roomy(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> Ticks:
-    """Return ticks without the label beside an outermost one that has to move inwards."""
-    for place, end in ((1, 0), (-2, 1)):
-        over, room = _at_ends(ticks, low, high, scale, inches)
-        if over[end] and not room[end] and len(ticks.labels) > 2:
-            kept = [k for k in range(len(ticks.labels)) if k != place % len(ticks.labels)]
-            bare = ticks.positions[place]
-            ticks = replace(
-                ticks,
-                positions=tuple(ticks.positions[k] for k in kept),
-                labels=tuple(ticks.labels[k] for k in kept),
-                minor=tuple(sorted({*ticks.minor, bare})),
-            )
-    return ticks
 
 
 def _thinned(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> Ticks:

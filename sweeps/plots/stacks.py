@@ -493,7 +493,7 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
         axes.barh(places[there], values[there], height=high, zorder=2.0, **look)
         axes.barh(places[inner], values[inner], height=_BAR / 2, zorder=2.5, **look)
     _write_moved(axes, shown, texts)
-    value.apply(axes, "x", labels=True)
+    value.apply(axes, "x")
     axes.axvline(0.0, color=INK, linewidth=0.8)
     axes.set_ylim(len(places) - 0.5, -0.5)
     axes.set_yticks(places, names)
