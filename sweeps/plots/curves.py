@@ -37,11 +37,10 @@ from sweeps.plots.marks import (
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     BOUND,
-    COLOURS,
-    MARKERS,
     STROKES,
     Look,
     Scale,
+    line_look,
     number,
     plain,
     scale_colour,
@@ -137,14 +136,9 @@ def lines_of(
 
 def stroke(line: Line) -> Look:
     """Return how a line is drawn."""
-    shade = COLOURS[line.colour % len(COLOURS)]
-    return {
-        "color": shade if line.share is None else scale_colour(line.share),
-        "linestyle": STROKES[line.stroke % len(STROKES)],
-        "marker": MARKERS[line.stroke % len(MARKERS)],
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.6,
-    }
+    shade = {} if line.share is None else {"color": scale_colour(line.share)}
+    edge = {"markeredgecolor": "white", "markeredgewidth": 0.6}
+    return {**line_look(line.colour, line.stroke), **shade, **edge}
 
 
 def pick(values: NDArray[np.float64], lines: Sequence[Line]) -> NDArray[np.float64]:

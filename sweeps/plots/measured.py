@@ -33,10 +33,9 @@ from sweeps.plots.style import (
     BOUND,
     COLOURS,
     INK,
-    MARKERS,
     MUTED,
-    STROKES,
     Look,
+    line_look,
     number,
     style,
     use,
@@ -47,8 +46,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 _STRIP = 0.85  # inches of the panel with the ratio
-_WIDEST = 10.0  # ratios beyond it, and beyond its inverse, stand at the edge
-_RATIOS = (0.1, 0.2, 0.5)
+_WIDEST = 11.0  # ratios beyond it, and beyond its inverse, stand at the edge
+_RATIO_ROOM = 0.2  # inches that a tick of the ratio's axis takes
+_RATIOS = (
+    (0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0, 10.0),
+    (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+    (0.1, 0.5, 1.0, 2.0, 10.0),
+    (0.1, 1.0, 10.0),
+)
 _WITHIN: dict[str, object] = {"facecolor": BAND, "edgecolor": BOUND, "linewidth": 0.5}
 _MEASURED: Look = {
     "linestyle": "none",
@@ -57,6 +62,50 @@ _MEASURED: Look = {
     "markerfacecolor": "white",
     "markeredgewidth": 1.3,
 }
+
+
+def _ratio_axis(
+    label: str, ratio: NDArray[np.float64], inches: float, least: float, most: float = _WIDEST
+) -> Axis:
+    """Return the axis of a ratio: as far as it goes each way, at least and at most to a factor."""
+    size = np.log(ratio)
+    low, high = (
+        float(np.clip(1.1 * np.nanmax(side), np.log(least), np.log(most))) for side in (-size, size)
+    )
+    ends = float(np.exp(-low)), float(np.exp(high))
+    every = [[mark for mark in marks if ends[0] <= mark <= ends[1]] for marks in _RATIOS]
+    marks = next((some for some in every if len(some) <= inches / _RATIO_ROOM), every[-1])
+    ticks = Ticks(tuple(marks), tuple(number(mark) for mark in marks))
+    return Axis("log", *ends, ticks, label)
+
+
+def _draw_ratio(
+    axes: Axes, x: NDArray[np.float64], ratio: NDArray[np.float64], look: Mapping[str, Any]
+) -> None:
+    """Draw ratios as points; what is beyond the axis stands at its end."""
+    low, high = axes.get_ylim()
+    how: dict[str, Any] = {"linestyle": "none", "color": look["color"]}
+    inside = np.where((ratio < low) | (ratio > high), np.nan, ratio)
+    axes.plot(x, inside, marker=look["marker"], markersize=4, zorder=2, **how)
+    for edge, marker, out in ((high, "^", ratio > high), (low, "v", ratio < low)):
+        if out.any():  # Nothing drawn would still be laid out, in a corner
+            edges = np.full(np.count_nonzero(out), edge)
+            axes.plot(x[out], edges, marker=marker, markersize=6, clip_on=False, zorder=3, **how)
+
+
+def _draw_within(axes: Axes, band: float) -> None:
+    """Draw equality in the panel of a ratio, and a band about it."""
+    axes.axhspan(1 - band, 1 + band, color=BAND, zorder=0.5)
+    axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
+
+
+def _beyond(axis: Axis, ratio: NDArray[np.float64]) -> list[Sample]:
+    """Return the sample of a legend for ratios beyond their axis, where there are some."""
+    far = [
+        marker for marker, out in (("^", ratio > axis.high), ("v", ratio < axis.low)) if out.any()
+    ]
+    look = {"color": INK, "marker": far[0], "linestyle": "none"} if far else {}
+    return [("ratio beyond the axis", look)] if far else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +120,11 @@ class _Rows:
     own: bool  # whether each line has measurements of its own
     notes: list[str]
 
+    @property
+    def ratio(self) -> NDArray[np.float64]:
+        """Predicted by measured."""
+        return self.predicted / self.measured
+
 
 def median_error(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> float:
     """Return the median of the relative errors' sizes."""
@@ -84,7 +138,8 @@ def draw_measured(figure: Figure, view: View) -> Canvas:
     """Draw a figure of kind ``measured``."""
     rows = _prepared(figure, view)
     xaxis, yaxis = _axes(figure, view, rows)
-    ratio = _ratio_axis(rows, figure["band"])
+    band = figure["band"]
+    ratio = _ratio_axis("Predicted / measured", rows.ratio, _STRIP, 1 + 1.6 * band)
     title = f"{short_name(view, figure['y'])}: predicted and measured"
     sheet = sheet_of(
         figure,
@@ -97,12 +152,14 @@ def draw_measured(figure: Figure, view: View) -> Canvas:
         strip_label=ratio.label,
         strip=_STRIP,
     )
-    legend = _legend(rows, figure["band"])
+    legend = _legend(rows, band, ratio)
     made = frame(sheet, legend)
     for index, (axes, strip) in enumerate(zip(made.axes, made.strips, strict=True)):
         made.set_axes(index, xaxis, yaxis, ratio)
         _draw_panel(axes, rows, index)
-        _draw_ratio(strip, rows, index, (ratio.low, ratio.high), figure["band"])
+        _draw_within(strip, band)
+        for place, line in enumerate(rows.lines):
+            _draw_ratio(strip, rows.x, rows.ratio[index, place], stroke(line))
     return made.finished()
 
 
@@ -161,20 +218,6 @@ def _axes(figure: Figure, view: View, rows: _Rows) -> tuple[Axis, Axis]:
     return xaxis, yaxis
 
 
-def _ratio_axis(rows: _Rows, band: float) -> Axis:
-    """Return the axis of the ratio: as far as it goes each way, at most to a factor of ten."""
-    ratio = np.log(rows.predicted / rows.measured)
-    least, most = np.log(1 + 1.4 * band), np.log(_WIDEST * 1.1)
-    low, high = (min(max(float(np.nanmax(side)), least) * 1.15, most) for side in (-ratio, ratio))
-    below = [mark for mark in _RATIOS if mark >= np.exp(-low)][:1]
-    above = [1.0 / mark for mark in _RATIOS if 1.0 / mark <= np.exp(high)][:1]
-    if not below and not above:
-        below, above = [max(1 - band, 0.01)], [1 + band]
-    marks = (*below, 1.0, *above)
-    ticks = Ticks(marks, tuple(number(mark) for mark in marks))
-    return Axis("log", float(np.exp(-low)), float(np.exp(high)), ticks, "Predicted / measured")
-
-
 def _draw_panel(axes: Axes, rows: _Rows, index: int) -> None:
     for place, line in enumerate(rows.lines):
         how = _predicted(line, len(rows.lines))
@@ -221,41 +264,7 @@ def _predicted(line: Line, count: int) -> Look:
     }
 
 
-def _draw_ratio(
-    axes: Axes, rows: _Rows, index: int, ends: tuple[float, float], band: float
-) -> None:
-    axes.axhspan(1 - band, 1 + band, color=BAND, zorder=0.5)
-    axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
-    for place, line in enumerate(rows.lines):
-        ratio = rows.predicted[index, place] / rows.measured[index, place]
-        look = stroke(line)
-        beyond = (ratio < ends[0]) | (ratio > ends[1])
-        axes.plot(
-            rows.x,
-            np.where(beyond, np.nan, ratio),
-            linestyle="none",
-            marker=look["marker"],
-            markersize=4,
-            color=look["color"],
-            zorder=2,
-        )
-        for edge, marker in ((ends[1], "^"), (ends[0], "v")):
-            out = beyond & ((ratio > 1) == (edge > 1))
-            if not out.any():  # Nothing drawn would still be laid out, in a corner
-                continue
-            axes.plot(
-                rows.x[out],
-                np.full(np.count_nonzero(out), edge),
-                linestyle="none",
-                marker=marker,
-                markersize=6,
-                color=look["color"],
-                clip_on=False,
-                zorder=3,
-            )
-
-
-def _legend(rows: _Rows, band: float) -> Legend:
+def _legend(rows: _Rows, band: float, axis: Axis) -> Legend:
     samples: list[Sample] = [("measured", {"markeredgecolor": INK, **_MEASURED})]
     for index, line in enumerate(rows.lines):
         text = f"predicted, {line.label}" if line.label else "predicted"
@@ -263,11 +272,7 @@ def _legend(rows: _Rows, band: float) -> Legend:
             text += f": {_error(rows, 0, index)}"
         samples.append((text, _predicted(line, len(rows.lines))))
     samples.append((f"ratio within ±{100 * band:.3g} %", _WITHIN))
-    ratio = rows.predicted / rows.measured
-    if np.nanmax(np.abs(np.log(ratio))) > np.log(_WIDEST * 1.1):
-        marker = "^" if np.nanmax(ratio) > _WIDEST else "v"
-        look = {"color": INK, "marker": marker, "linestyle": "none"}
-        samples.append((f"ratio beyond {_WIDEST:.0f} or 1/{_WIDEST:.0f}", look))
+    samples += _beyond(axis, rows.ratio)
     return Legend(samples)
 
 
@@ -276,8 +281,7 @@ def _legend(rows: _Rows, band: float) -> Legend:
 BAND_WIDTH = 0.1
 _PANEL = (6.4, 4.4)  # inches
 _PREDICTED_STRIP = 1.9
-_LEAST, _MOST = 1.5, 4.0  # ratios at the strip's ends; what is beyond stands at the end
-_PREDICTED_RATIOS = (0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0)
+_LEAST, _MOST = 1.5, 4.3  # ratios at the strip's ends
 
 
 def _panel() -> tuple[float, float]:
@@ -310,7 +314,7 @@ def draw_predicted(
     with style():
         looks = _looks(cloud)
         xaxis, yaxis = _predicted_axes(cloud)
-        ratio = _predicted_ratio_axis(cloud)
+        ratio = _ratio_axis("Predicted / measured", cloud.ratio, _PREDICTED_STRIP, _LEAST, _MOST)
         sheet = Sheet(
             title,
             xlabel=xaxis.label,
@@ -320,11 +324,14 @@ def draw_predicted(
             strip=_PREDICTED_STRIP,
             panel=_panel(),
         )
-        legend = _predicted_legend(cloud, looks)
+        legend = _predicted_legend(cloud, looks, ratio)
         made = frame(sheet, legend)
         made.set_axes(0, xaxis, yaxis, ratio)
         _draw_values(made.axes[0], cloud, looks, (xaxis.low, xaxis.high))
-        _draw_ratios(made.strips[0], cloud, looks, (ratio.low, ratio.high))
+        _draw_within(made.strips[0], BAND_WIDTH)
+        for name, look in looks.items():
+            own = cloud.of(name)
+            _draw_ratio(made.strips[0], cloud.measured[own], cloud.ratio[own], look)
         return save(made.finished(), stem)
 
 
@@ -333,8 +340,7 @@ def _looks(cloud: Cloud) -> dict[str, dict[str, object]]:
     names = sorted(set(cloud.groups), key=lambda name: (-int(cloud.of(name).sum()), name))
     return {
         name: {
-            "color": COLOURS[index % len(COLOURS)],
-            "marker": MARKERS[index % len(MARKERS)],
+            **line_look(index, index),
             "linestyle": "none",
             "markersize": 5.5,
             "markeredgecolor": "white",
@@ -358,15 +364,6 @@ def _predicted_axes(cloud: Cloud) -> tuple[Axis, Axis]:
     return pair[0], pair[1]
 
 
-def _predicted_ratio_axis(cloud: Cloud) -> Axis:
-    """Return the axis of the ratio: as far below 1 as above it."""
-    far = float(np.exp(np.max(np.abs(np.log(cloud.ratio))))) * 1.08
-    far = min(max(far, _LEAST), _MOST * 1.08)
-    marks = tuple(mark for mark in _PREDICTED_RATIOS if 1 / far <= mark <= far)
-    ticks = Ticks(marks, tuple(number(mark) for mark in marks))
-    return Axis("log", 1.0 / far, far, ticks, "Predicted / measured")
-
-
 def _draw_values(
     axes: Axes, cloud: Cloud, looks: Mapping[str, Look], ends: tuple[float, float]
 ) -> None:
@@ -384,18 +381,7 @@ def _draw_values(
     axes.text(0.03, 0.97, text, transform=axes.transAxes, va="top", size=use().note, color=INK)
 
 
-def _draw_ratios(
-    axes: Axes, cloud: Cloud, looks: Mapping[str, Look], ends: tuple[float, float]
-) -> None:
-    axes.axhspan(1 - BAND_WIDTH, 1 + BAND_WIDTH, color=BAND, zorder=0.5)
-    axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
-    shown = np.clip(cloud.ratio, *ends)
-    for name, look in looks.items():
-        own = cloud.of(name)
-        axes.plot(cloud.measured[own], shown[own], zorder=2, clip_on=False, **look)
-
-
-def _predicted_legend(cloud: Cloud, looks: Mapping[str, dict[str, object]]) -> Legend:
+def _predicted_legend(cloud: Cloud, looks: Mapping[str, Look], axis: Axis) -> Legend:
     samples: list[Sample] = []
     for name, look in looks.items():
         sizes = np.abs(cloud.ratio[cloud.of(name)] - 1.0)
@@ -403,6 +389,7 @@ def _predicted_legend(cloud: Cloud, looks: Mapping[str, dict[str, object]]) -> L
         samples.append((text, {**look, "markersize": 7.0}))
     samples.append(("predicted as measured", {"color": BOUND, "linewidth": 1.0}))
     samples.append((f"within ±{100 * BAND_WIDTH:.0f} %", _WITHIN))
+    samples += _beyond(axis, cloud.ratio)
     return Legend(samples, "Class (rows): mean error")
 
 
@@ -424,9 +411,6 @@ _RING: Look = {
     "markeredgecolor": ALARM,
     "markeredgewidth": 1.4,
 }
-# Ratios at the strip's ends; what is beyond stands at the end.
-_CALIBRATED_LEAST, _CALIBRATED_WIDEST = 1.5, 10.0
-_CALIBRATED_RATIOS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,6 +428,11 @@ class Curve:
     high: Floats
     odd: NDArray[np.bool_]  # Which measurements fall out
 
+    @property
+    def ratio(self) -> Floats:
+        """Measured by fitted."""
+        return self.measured / self.fitted
+
 
 @dataclass(frozen=True, slots=True)
 class Panel:
@@ -458,7 +447,7 @@ def draw_calibrated(
 ) -> list[Path]:
     """Draw a panel an operation: points, curves with their bands, and the ratio below."""
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
-    looks = {name: _look(place) for place, name in enumerate(labels)}
+    looks = {name: line_look(place, place) for place, name in enumerate(labels)}
     with style():
         size = panel_size(len(panels), strips=True)
         xaxis, yaxis, ratio = _calibrated_axes(panels, size)
@@ -466,27 +455,19 @@ def draw_calibrated(
             title,
             xlabel=xaxis.label,
             ylabel=yaxis.label,
-            strip_label="Measured / fitted",
+            strip_label=ratio.label,
             notes=notes,
             panels=[panel.operation for panel in panels],
             strip=_CALIBRATED_STRIP,
             panel=size,
         )
-        legend = _calibrated_legend(looks, panels)
+        legend = _calibrated_legend(looks, panels, ratio)
         made = frame(sheet, legend)
         for index, panel in enumerate(panels):
             made.set_axes(index, xaxis, yaxis, ratio)
             _calibrated_draw_panel(made.axes[index], panel, looks)
-            _draw_strip(made.strips[index], panel, looks, (ratio.low, ratio.high))
+            _draw_strip(made.strips[index], panel, looks)
         return save(made.finished(), stem)
-
-
-def _look(place: int) -> dict[str, object]:
-    return {
-        "color": COLOURS[place % len(COLOURS)],
-        "marker": MARKERS[place % len(MARKERS)],
-        "linestyle": STROKES[place % len(STROKES)],
-    }
 
 
 def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tuple[Axis, Axis, Axis]:
@@ -514,13 +495,8 @@ def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tupl
         vertical=True,
         ends=ends,
     )
-    far = max(float(np.max(np.abs(np.log(one.measured / one.fitted)))) for one in curves)
-    far = min(max(float(np.exp(far)), _CALIBRATED_LEAST) * 1.1, _CALIBRATED_WIDEST)
-    marks = tuple(mark for mark in _CALIBRATED_RATIOS if 1.0 / far < mark < far)
-    if len(marks) < 3:
-        marks = (0.7, 1.0, 1.4)
-    ticks = Ticks(marks, tuple(number(mark) for mark in marks))
-    return xaxis, yaxis, Axis("log", 1.0 / far, far, ticks, "Measured / fitted")
+    ratio = np.concatenate([one.ratio for one in curves])
+    return xaxis, yaxis, _ratio_axis("Measured / fitted", ratio, _CALIBRATED_STRIP, _LEAST)
 
 
 def _calibrated_draw_panel(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
@@ -562,9 +538,7 @@ def _calibrated_draw_panel(axes: Axes, panel: Panel, looks: dict[str, Look]) -> 
     axes.margins(x=0)
 
 
-def _draw_strip(
-    axes: Axes, panel: Panel, looks: dict[str, Look], ends: tuple[float, float]
-) -> None:
+def _draw_strip(axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]]) -> None:
     axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
     size = np.concatenate([curve.message_bytes for curve in panel.curves])
     order = np.argsort(size, kind="stable")
@@ -576,23 +550,15 @@ def _draw_strip(
         size[order], low[order], high[order], color=BAND, linewidth=0, step="mid", zorder=0.5
     )
     for one in panel.curves:
-        look = looks[one.label]
-        shown = np.clip(one.measured / one.fitted, *ends)
-        axes.plot(
-            one.message_bytes,
-            shown,
-            linestyle="none",
-            marker=look["marker"],
-            markersize=4,
-            color=look["color"],
-            zorder=2,
-            clip_on=False,
-        )
+        _draw_ratio(axes, one.message_bytes, one.ratio, looks[one.label])
         if one.odd.any():
-            axes.plot(one.message_bytes[one.odd], shown[one.odd], zorder=4, clip_on=False, **_RING)
+            rings = np.clip(one.ratio[one.odd], *axes.get_ylim())
+            axes.plot(one.message_bytes[one.odd], rings, zorder=4, clip_on=False, **_RING)
 
 
-def _calibrated_legend(looks: dict[str, dict[str, object]], panels: Sequence[Panel]) -> Legend:
+def _calibrated_legend(
+    looks: dict[str, dict[str, Any]], panels: Sequence[Panel], axis: Axis
+) -> Legend:
     both = {"linewidth": 1.8, "markerfacecolor": "white", "markeredgewidth": 1.3}
     samples: list[Sample] = [(name, {**look, **both}) for name, look in looks.items()]
     if any(len(panel.curves) <= _FEW for panel in panels):
@@ -600,6 +566,7 @@ def _calibrated_legend(looks: dict[str, dict[str, object]], panels: Sequence[Pan
     samples.append(("band about the fit", _WITHIN))
     if any(curve.odd.any() for panel in panels for curve in panel.curves):
         samples.append(("falls out", _RING))
+    samples += _beyond(axis, np.concatenate([c.ratio for panel in panels for c in panel.curves]))
     return Legend(samples, "Points measured, lines fitted")
 
 

@@ -194,6 +194,15 @@ def style() -> Iterator[None]:
         yield
 
 
+def line_look(colour: int, stroke: int) -> dict[str, Any]:
+    """Return how a line is drawn: its colour, its stroke and its marker, each by a place."""
+    return {
+        "color": COLOURS[colour % len(COLOURS)],
+        "linestyle": STROKES[stroke % len(STROKES)],
+        "marker": MARKERS[stroke % len(MARKERS)],
+    }
+
+
 def region_colour(index: int) -> str:
     """Return the colour of an area: the lines' colour, then the same ones lighter."""
     from matplotlib.colors import to_hex, to_rgb
