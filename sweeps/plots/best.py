@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 HOLE = -1
 EQUAL = 1e-6  # relative difference below which two entries are both the best
-_MOST_SETS = 62  # entries that fit into the bits of one integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,37 +61,22 @@ def regions_of(values: NDArray[np.float64], *, more: bool = False) -> Regions:
     cost = np.where(np.isfinite(values), -values if more else values, np.inf)
     best = cost.min(axis=0)
     hole = ~np.isfinite(best)
-    tied = cost <= best + EQUAL * np.abs(best)
-    tied &= ~hole
-    # A set of entries as one number, bit by bit; beyond 62 entries just the first one counts.
-    if len(cost) <= _MOST_SETS:
-        bits = np.int64(1) << np.arange(len(cost), dtype=np.int64)
-        code = np.tensordot(bits, tied.astype(np.int64), axes=1)
-        decode = [tuple(np.nonzero(int(one) & bits)[0].tolist()) for one in np.unique(code)]
-    else:
-        code = np.argmax(tied, axis=0) + 1
-        code[hole] = 0
-        decode = [(int(one) - 1,) if one else () for one in np.unique(code)]
-    _, place, counts = np.unique(code, return_inverse=True, return_counts=True)
-    order = [k for k in np.argsort(-counts, kind="stable") if decode[k]]
-    rank = np.full(len(decode), HOLE, dtype=np.int64)
+    tied = (cost <= best + EQUAL * np.abs(best)) & ~hole
+    # Each cell's set of entries as bits; the same sets are one region.
+    bits = np.packbits(tied.reshape(len(cost), -1), axis=0)
+    codes, place, counts = np.unique(bits, axis=1, return_inverse=True, return_counts=True)
+    sets = np.unpackbits(codes, axis=0, count=len(cost)).T
+    order = [k for k in np.argsort(-counts, kind="stable") if sets[k].any()]
+    rank = np.full(len(sets), HOLE, dtype=np.int64)
     rank[order] = np.arange(len(order))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ordered = np.sort(np.where(np.isfinite(values), values, np.nan), axis=0)
-        margin = _margin(ordered, more=more)
-    return Regions(tuple(decode[k] for k in order), rank[place.reshape(best.shape)], margin)
-
-
-def _margin(ordered: NDArray[np.float64], *, more: bool) -> NDArray[np.float64]:
-    """Return second best over best of values sorted along the first axis, NaN last."""
-    if len(ordered) < 2:
-        return np.full(ordered.shape[1:], np.nan)
-    if not more:
-        return np.asarray(ordered[1] / ordered[0])
-    count = np.isfinite(ordered).sum(axis=0)
-    first = np.take_along_axis(ordered, np.maximum(count - 1, 0)[None], axis=0)[0]
-    second = np.take_along_axis(ordered, np.maximum(count - 2, 0)[None], axis=0)[0]
-    return np.where(count > 1, first / second, np.nan)
+    margin = np.full(best.shape, np.nan)
+    if len(cost) > 1:
+        first, second = np.sort(cost, axis=0)[:2]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = first / second if more else second / first
+        margin = np.where(np.isfinite(second), ratio, np.nan)
+    entries = tuple(tuple(np.flatnonzero(sets[k]).tolist()) for k in order)
+    return Regions(entries, rank[place.reshape(best.shape)], margin)
 
 
 def edges(centres: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
@@ -283,11 +267,18 @@ def _prepared(figure: Figure, view: View, panels: Sequence[str]) -> _Map:
         values = view.numbers(value, dims).reshape(-1, *shape)
         found = regions_of(values, more=better_of(figure["better"], view.units(value)))
         which = found.which
-        names = _names(view, over)
+        names = [" · ".join(texts) for texts in product(*(view.labels(dim) for dim in over))]
         regions = _compared(found.sets, names)
         which, regions = _gathered(which, regions, notes)
         margin = found.margin
-    near = _near(figure, view, margin, [*panel_dims, y_name, x_name], over)
+    # Stippled is where the best is near to its bound, or the choice hardly matters; cells shared
+    # by equals say so by their stripes.
+    near = (margin > 1 + EQUAL) & (margin <= 1 + figure["within"])
+    if figure["bound"] is not None:
+        ratio = view.numbers(figure["bound"], dims)
+        for _ in over:
+            ratio = np.nanmin(ratio, axis=0)
+        near = np.broadcast_to(ratio <= 1.0 + figure["within"], shape)
     first_hole = len(regions)
     if (which == HOLE).any():
         which = which.copy()
@@ -295,18 +286,6 @@ def _prepared(figure: Figure, view: View, panels: Sequence[str]) -> _Map:
             hatch = HATCHES[(len(regions) - first_hole) % len(HATCHES)]
             regions.append(_Region(text, HOLE_COLOUR, MUTED, hatch))
     return _Map(x, y, which, margin, regions, first_hole, notes, near)
-
-
-def _near(
-    figure: Figure, view: View, margin: NDArray[np.float64], dims: list[str], over: list[str]
-) -> NDArray[np.bool_]:
-    """Return where the best is within a fraction of its bound, or the second best of it."""
-    if figure["bound"] is None:
-        return _close(figure, margin)
-    ratio = view.numbers(figure["bound"], [*over, *dims])
-    for _ in over:
-        ratio = np.nanmin(ratio, axis=0)
-    return np.asarray(np.broadcast_to(ratio <= 1.0 + figure["within"], margin.shape))
 
 
 def _on_axes(figure: Figure, view: View) -> tuple[View, list[str]]:
@@ -322,15 +301,6 @@ def _on_axes(figure: Figure, view: View) -> tuple[View, list[str]]:
             notes.append(f"Without a place on its axis: {plain(name)} {left}.")
             view = View(view.dataset.isel({name: np.nonzero(kept)[0]}), view.chosen)
     return view, notes
-
-
-def _names(view: View, over: Sequence[str]) -> list[str]:
-    labels = [view.labels(dim) for dim in over]
-    shape = tuple(len(texts) for texts in labels)
-    return [
-        " · ".join(texts[k] for texts, k in zip(labels, place, strict=True))
-        for place in np.ndindex(shape)
-    ]
 
 
 def _compared(sets: Sequence[Sequence[int]], names: Sequence[str]) -> list[_Region]:
@@ -455,11 +425,6 @@ def _look(region: _Region) -> dict[str, object]:
         "linewidth": 0.0,
         "hatch": region.hatch,
     }
-
-
-def _close(figure: Figure, margin: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return where the choice hardly matters; cells shared by equals say so by their stripes."""
-    return np.asarray((margin > 1 + EQUAL) & (margin <= 1 + figure["within"]))
 
 
 def _draw_borders(
