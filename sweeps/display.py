@@ -116,6 +116,7 @@ ROWS: dict[str, Row] = {
             recompute_activation_memory="recomputed activations",
             embedding_activation_memory="",
             output_activation_memory="LM head input",
+            gathered_sequence_memory="gathered sequences (SP)",
             zero3_gathered_memory="gathered weights (ZeRO-3)",
             unsharded_gradient_memory="unsharded gradients",
             bucket_memory="gradient buckets",

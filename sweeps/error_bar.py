@@ -69,6 +69,7 @@ FIXED = frozenset(
         "buckets",
         "loss_chunks",
         "gathered_layers",
+        "gathered_sequences",
         "max_live_parameters",
         "gathered_non_layer_fraction",
         "recompute_layers",

@@ -1020,6 +1020,9 @@ class Step(CommonStep, total=False):
     ep_energy_per_bit: Values
     distinct_nodes: Values
     remote_nodes: Values
+    distinct_ranks: Values
+    dispatch_rank_bytes: Values
+    combine_rank_bytes: Values
     dispatch_remote_bytes: Values
     combine_remote_bytes: Values
     linear_layers: Values
@@ -1233,6 +1236,7 @@ class Step(CommonStep, total=False):
     low_precision_attention_fraction: Values
     low_precision_expert_fraction: Values
     gathered_layers: Values
+    gathered_sequences: Values
     max_live_parameters: Values
     gathered_non_layer_fraction: Values
     unsharded_gradient_fraction: Values
@@ -1330,6 +1334,7 @@ class Step(CommonStep, total=False):
     embedding_activation_memory: Values
     middle_activation_memory: Values
     output_activation_memory: Values
+    gathered_sequence_memory: Values
     activation_memory: Values
     loss_gradient_memory: Values
     logits_memory: Values
@@ -1404,6 +1409,10 @@ class Step(CommonStep, total=False):
     second_stage_output_activation_memory: Values
     expert_stage_output_activation_memory: Values
     last_stage_output_activation_memory: Values
+    first_stage_gathered_sequence_memory: Values
+    second_stage_gathered_sequence_memory: Values
+    expert_stage_gathered_sequence_memory: Values
+    last_stage_gathered_sequence_memory: Values
     first_stage_logits_memory: Values
     second_stage_logits_memory: Values
     expert_stage_logits_memory: Values

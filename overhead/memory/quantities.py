@@ -33,6 +33,7 @@ PARTS: dict[str, Quantity] = {
         "recompute_activation_memory",
         "embedding_activation_memory",
         "output_activation_memory",
+        "gathered_sequence_memory",
         "logits_memory",
         "workspace_bytes",
         "nccl_buffer_memory",

@@ -244,15 +244,39 @@ def output_activation_memory(
     return holds_output * rank_tokens * element * hidden_size / sequence_shards
 
 
+@formula(
+    source="torchtitan",
+    where="torchtitan/models/llama3/infra/parallelize.py @018740b7aa, apply_tp: attention and"
+    " feed_forward take their inputs whole (PrepareModuleInput to Replicate)",
+    assumes=(
+        "of the layer at work: the whole inputs of its blocks, kept for gradients of weights, and "
+        "as many whole gradients of them",
+    ),
+)
+def gathered_sequence_memory(
+    gathered_sequences,
+    rank_tokens,
+    hidden_size,
+    sequence_shards,
+    layer_input_bytes,
+    activation_bytes,
+):
+    """Sequences that tensor-parallel ranks hold whole beside their own part."""
+    others = 1.0 - 1.0 / sequence_shards
+    element = layer_input_bytes + activation_bytes
+    return gathered_sequences * rank_tokens * (hidden_size * others) * element
+
+
 @formula(assumes=(SUM,), **TOTAL)
 def activation_memory(
     saved_activation_memory,
     recompute_activation_memory,
     embedding_activation_memory,
     output_activation_memory,
+    gathered_sequence_memory,
 ):
     """Memory of all activations but logits."""
-    layers = saved_activation_memory + recompute_activation_memory
+    layers = saved_activation_memory + recompute_activation_memory + gathered_sequence_memory
     return layers + embedding_activation_memory + output_activation_memory
 
 

@@ -381,6 +381,7 @@ _MEMORY = (
             "recompute_activation_memory",
             "embedding_activation_memory",
             "output_activation_memory",
+            "gathered_sequence_memory",
         ),
         "activations",
         3,

@@ -268,7 +268,7 @@ _FIGURES: dict[str, Entry] = {
         ),
         # Of its memory; what isn't stated has the model's own default.
         *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes", "gradient_bytes")),
-        *map(_number, ("gathered_layers", "max_live_parameters", "buckets")),
+        *map(_number, ("gathered_layers", "gathered_sequences", "max_live_parameters", "buckets")),
         *map(_share, ("gathered_non_layer_fraction", "unsharded_gradient_fraction")),
         Entry("vocabulary_multiple", "1", minimum=1.0, integer=True),
         *(_number(name, 1.0) for name in ("loss_chunks", "allocator_reserve_ratio")),

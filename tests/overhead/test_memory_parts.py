@@ -299,3 +299,17 @@ def test_buffers_of_experts_exchange_by_hand() -> None:
     np.testing.assert_array_equal(
         stage_memory(alone, labels).peak_memory, stage_memory(alone).peak_memory
     )
+
+
+def test_sequences_are_whole_where_software_gathers_them() -> None:
+    """Inputs of two blocks and as many gradients, 7/8 of each beside a rank's own part."""
+    plan = {**LLAMA3_70B, "tp": 8, "sequence_parallel": 1}
+    assert float(held(plan)["gathered_sequence_memory"]) == 0.0
+    whole = held({**plan, "gathered_sequences": 2})
+    tokens = float(whole["rank_tokens"])
+    assert float(whole["gathered_sequence_memory"]) == 2 * tokens * 8192 * (7 / 8) * (2 + 2)
+    more = float(whole["activation_memory"]) - float(held(plan)["activation_memory"])
+    assert more == pytest.approx(float(whole["gathered_sequence_memory"]))
+    for other in ({"tp": 1}, {"sequence_parallel": 0}):
+        alone = held({**plan, "gathered_sequences": 2, **other})
+        assert float(alone["gathered_sequence_memory"]) == 0.0
