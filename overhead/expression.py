@@ -11,6 +11,7 @@ from typing import Any
 
 from overhead import special
 from overhead.arrays import xp
+from overhead.interleaved import interleaved_time
 
 
 def _of_arrays(name: str) -> Callable[..., Any]:
@@ -34,6 +35,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "negative_binomial_quantile": special.negative_binomial_quantile,
     "layers_of_kind": special.layers_of_kind,
     "heaviest_stage": special.heaviest_stage,
+    "interleaved_time": interleaved_time,
 }
 
 _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {

@@ -10,9 +10,10 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from overhead.arrays import xp
-from overhead.formula import alias, derived, formula, product, total
+from overhead.formula import alias, declare, derived, formula, product, total
+from overhead.interleaved import interleaved_time
 from overhead.labels import EVEN_SCHEDULES, LABELS
-from overhead.model.order import ORDERED
+from overhead.model.order import NUMBERS, ORDERED
 from overhead.quantity import Array
 
 __all__: list[str] = []
@@ -377,6 +378,93 @@ def ordered_interleaved_bubble_time(
     """Bubble of interleaved 1F1B: time of a chunk of the other stages."""
     whole = (pp - 1.0) * (stage_forward_time + stage_backward_time)
     return xp.maximum(whole - shorter_stages_time, 0.0) / virtual_pipeline_size
+
+
+def _own_chunks(
+    num_micro_batches,
+    pp,
+    chunks,
+    forward,
+    backward,
+    shorter,
+    uneven,
+    order_holds,
+    first,
+    last,
+    output,
+    vocabulary,
+    *values,
+):
+    """Return the bubble by the order of passes, less what uneven ends are told to add."""
+    (dense_f, moe_f, attention_f, dense_b, moe_b, attention), values = values[:6], values[6:]
+    excess, (layers, ahead, behind, *numbers) = values[:6], values[6:]
+    moe_f, moe_b = order_holds * (moe_f - 2.0 * dense_f), order_holds * (moe_b - 2.0 * dense_b)
+    attention_f, attention_b = order_holds * attention_f, order_holds * (attention - attention_f)
+    moe, attention = moe_f + moe_b, attention_f + attention_b
+    at_first, between, at_last = (
+        excess[k] * moe + excess[k + 1] * attention for k in range(0, 6, 2)
+    )
+    head = output + vocabulary
+    time = interleaved_time(
+        num_micro_batches,
+        pp,
+        chunks,
+        forward - (excess[2] * moe_f + excess[3] * attention_f),
+        backward - (excess[2] * moe_b + excess[3] * attention_b),
+        first + between - at_first,
+        head,
+        head - (last + between - at_last),
+        moe_f,
+        moe_b,
+        attention_f,
+        attention_b,
+        xp.ceil((layers + ahead + behind) / (pp * chunks)),
+        ahead,
+        *numbers,
+    )
+    even = xp.maximum((pp - 1.0) * (forward + backward) - shorter, 0.0)
+    bubble = xp.maximum(time - num_micro_batches * (forward + backward) - uneven, 0.0)
+    return xp.where((pp > 1.0) & (chunks > 1.0), bubble, even)
+
+
+declare(
+    "balanced_bubble_time",
+    (
+        "num_micro_batches",
+        "pp",
+        "virtual_pipeline_size",
+        "stage_forward_time",
+        "stage_backward_time",
+        "shorter_stages_time",
+        "uneven_time",
+        "order_holds",
+        "first_stage_extra_time",
+        "last_stage_extra_time",
+        "output_time",
+        "vocabulary_last_time",
+        *(
+            name
+            for way in ("forward", "backward")
+            for name in (
+                f"dense_layer_{way}_time",
+                f"moe_layer_{way}_time",
+                "attention_beyond_forward_time" if way == "forward" else "attention_beyond_time",
+            )
+        ),
+        *(f"{at}_{of}_excess" for at in ("first", "middle", "last") for of in ("moe", "attention")),
+        "pipeline_layers",
+        "embedding_layer_weight",
+        "head_layer_weight",
+        *NUMBERS,
+    ),
+    _own_chunks,
+    "Bubble of interleaved 1F1B whose chunks have their own layers",
+    name="own_chunks_bubble_time",
+    source="narayanan2021",
+    where="section 2.2.2; Megatron-LM's order of passes, run with the chunks' times",
+    assumes=(WHOLE_GROUPS, "work of the ends is of both passes as a stage's is"),
+    when={**INTERLEAVED, **ORDERED, **UNEVEN},
+)
 
 
 # Micro-batches in flight: how many stages' worth of activations a stage holds at most.

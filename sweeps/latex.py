@@ -112,5 +112,6 @@ def _latex_call(name: str, args: list[str]) -> str:
         "exp": r"\exp",
         "layers_of_kind": r"L_\mathrm{kind}",
         "heaviest_stage": r"i_\mathrm{heaviest}",
+        "interleaved_time": r"t_\mathrm{interleaved}",
     }[name]
     return rf"{shown}\left({', '.join(args)}\right)"

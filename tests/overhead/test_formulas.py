@@ -227,6 +227,7 @@ UNITS: dict[str, Callable[..., Unit]] = {
         ("ceil", "floor", "log2", "exp", "expm1", "popcount_sum", "square_divisor"), pure
     ),
     "layers_of_kind": lambda *all_of_them: next(map(pure, all_of_them)),
+    "interleaved_time": lambda _, pp, chunks, *work: reduce(same, work[:9]),
     "heaviest_stage": lambda one, other, *cut: (same(one, other), next(map(pure, cut)))[1],
     **dict.fromkeys(("minimum", "maximum", "gcd"), same),
     "never_drawn": lambda *counts: next(pure(count) for count in counts),

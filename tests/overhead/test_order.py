@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from overhead.completion import features
 from overhead.evaluation import Evaluation
+from overhead.interleaved import interleaved_time
 from overhead.memory.quantities import RECIPES
 from overhead.memory.stage import stage_memory
 from overhead.model.order import LETTERS, MOST, NUMBERS, numbers_of, pattern_of
+from overhead.overlap.pipeline import BACKWARD, FORWARD, run_orders, stage_orders
 from overhead.shipped import usual_table
 from overhead.special import heaviest_stage, layers_of_kind
 from sweeps.spec.catalog import load_model, model_names
@@ -283,6 +287,68 @@ def test_a_single_stage_is_as_without_an_order() -> None:
     given.pop("stage")
     bare = {name: value for name, value in given.items() if name not in NUMBERS}
     assert stage_memory(given, LABELS).peak_memory == stage_memory(bare, LABELS).peak_memory
+
+
+def chunk_times(
+    given: Mapping[str, float], work: tuple[float, ...], pattern: str
+) -> tuple[list[float], list[float]]:
+    """Return each chunk's forward and backward time, by counting its layers."""
+    pp, chunks = (int(given[name]) for name in ("pp", "virtual_pipeline_size"))
+    forward, backward, first, last, lacking, moe_f, moe_b, attention_f, attention_b = work
+    size = -(-len(pattern) // (pp * chunks))
+    layers = [pattern[k * size : (k + 1) * size] for k in range(pp * chunks)]
+    moe, attending = pattern.count("E"), pattern.count("*")
+    mixers, linear = len(pattern) - moe, max(pattern.count("L"), 1)
+    times: tuple[list[float], list[float]] = ([], [])
+    for index, own in enumerate(layers):
+        more = own.count("E") - len(own) * moe / len(pattern)
+        beyond = own.count("*") - len(own) * attending / len(pattern)
+        beyond = (beyond + more * attending / mixers) * mixers / linear
+        ends = (first if index == 0 else 0.0) + (last if index == pp * chunks - 1 else 0.0)
+        ends -= lacking / chunks if index % pp == pp - 1 else 0.0
+        share = forward / (forward + backward)
+        for each, whole, part, mixed, attended in (
+            (times[0], forward, share, moe_f, attention_f),
+            (times[1], backward, 1.0 - share, moe_b, attention_b),
+        ):
+            time = whole / chunks + ends * part + more * mixed + beyond * attended
+            each.append(max(time, 0.0))
+    return times
+
+
+@settings(max_examples=15)
+@given(
+    pattern=st.text("L*E", min_size=16, max_size=60).filter(lambda one: {*one} - {"E"}),
+    pp=st.integers(2, 4),
+    chunks=st.integers(2, 4),
+    groups=st.integers(1, 4),
+    shares=st.tuples(*[st.floats(0.0, 1.0)] * 9),
+)
+def test_chunks_of_drawn_orders_end_as_their_events_do(
+    pattern: str, pp: int, chunks: int, groups: int, shares: tuple[float, ...]
+) -> None:
+    """The order of passes, run event by event with the times of each chunk's own layers."""
+    forward, backward, first, last, lacking, *layers = shares
+    work = (10.0 + forward, 20.0 + backward, first, last, lacking, *layers)
+    given = {"pp": float(pp), "virtual_pipeline_size": float(chunks)}
+    count, size = pp * groups, -(-len(pattern) // (pp * chunks))
+    times = dict(zip((FORWARD, BACKWARD), chunk_times(given, work, pattern), strict=True))
+    runs, _ = run_orders(
+        stage_orders("interleaved", pp, count, chunks),
+        lambda slot: times[slot[0].kind][slot[0].chunk],
+        0.0,
+    )
+    found = interleaved_time(count, pp, chunks, *work, size, 0.0, *numbers_of(pattern).values())
+    assert float(found) == pytest.approx(max(run[-1].end for run in runs), rel=1e-12)
+
+
+def test_many_groups_of_micro_batches_follow_from_few() -> None:
+    order = list(numbers_of("MEMEM*EMEMEM*EMEMEM*EMEME").values())
+    work = (10.0, 20.0, 1.0, 2.0, 0.5, 0.5, 1.0, 0.3, 0.6, 4.0, 0.0, *order)
+    few, more, many = (float(interleaved_time(4.0 * n, 4.0, 2.0, *work)) for n in (3, 4, 9))
+    assert many == pytest.approx(more + 5.0 * (more - few), rel=1e-12)
+    # Fewer layers than chunks: as even chunks.
+    assert interleaved_time(8.0, 8.0, 4.0, *work) == (8.0 + 7.0 / 4.0) * 30.0
 
 
 def test_no_model_has_more_layers_than_can_be_said() -> None:

@@ -103,6 +103,22 @@ def test_an_interleaved_step_ends_at_its_time(line: str) -> None:
     assert abs(course(line).difference) < 0.08
 
 
+@pytest.mark.thorough_cases(every=6)
+@pytest.mark.parametrize(
+    ("model", "pp", "chunks"),
+    [
+        (model, pp, chunks)
+        for model in ("nemotron-3-nano-30b-a3b", "qwen3.5-27b", "qwen3.5-35b-a3b")
+        for pp, chunks in ((2, 2), (2, 4), (4, 2), (4, 3), (8, 2), (8, 3))
+    ],
+)
+def test_an_interleaved_hybrid_ends_at_its_time(model: str, pp: int, chunks: int) -> None:
+    """Its chunks have their own layers, however unevenly these are split."""
+    plan = f"--seq-length 4096 --num-gpus 64 --zero-stage 1 --pp {pp} --virtual-stages {chunks}"
+    step = course(f"--model {model} {plan} --micro-batches {4 * pp}", p2p_time=0.0)
+    assert abs(step.difference) < 1e-4
+
+
 @pytest.mark.thorough_cases("h1")
 @pytest.mark.parametrize("schedule", SPLIT)
 def test_a_split_backward_ends_before_its_form(schedule: str) -> None:

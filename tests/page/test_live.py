@@ -16,6 +16,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import sweeps
+from overhead.interleaved import interleaved_time
 from overhead.labels import LABELS
 from overhead.model.order import numbers_of
 from overhead.recording import RecordingError
@@ -369,6 +370,25 @@ def test_a_page_counts_the_layers_of_stages_as_formulas_do(tmp_path: Path) -> No
         for kind, index, *weights, cut in ([*one[:4], one[4:]] for one in asked)
     ]
     assert result == wanted
+
+
+@needs_node
+def test_a_page_runs_interleaved_chunks_as_formulas_do(tmp_path: Path) -> None:
+    rng, asked = np.random.default_rng(48), []
+    for _ in range(30):
+        pattern = "".join(rng.choice(list("L*E"), size=int(rng.integers(8, 60))))
+        pp, chunks, ahead = (int(rng.integers(*ends)) for ends in ((1, 6), (1, 4), (0, 2)))
+        count = pp * int(rng.integers(1, 9))
+        times = [*rng.uniform(5.0, 9.0, 2), *rng.uniform(0.0, 2.0, 3), *rng.uniform(-0.5, 0.5, 4)]
+        size = -(-(len(pattern) + ahead) // (pp * chunks))
+        asked.append([count, pp, chunks, *times, size, ahead, *numbers_of(pattern).values()])
+    code = """
+    process.stdout.write(JSON.stringify(asked.map((one) => loops.interleaved_time(...one))));
+    """
+    loops = (FILES / "math.js").read_text(encoding="utf-8")
+    code = f"const loops = (() => {{\n{loops}\nreturn {{ interleaved_time }};\n}})();\n{code}"
+    result = run_script(tmp_path, page_from(**FITTING), code, asked)
+    np.testing.assert_allclose(result, [float(interleaved_time(*one)) for one in asked], rtol=1e-12)
 
 
 @pytest.mark.thorough

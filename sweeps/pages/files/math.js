@@ -120,6 +120,76 @@ function heaviest_stage(attention, mixture, ...cut) {
   return found;
 }
 
+// MoE and attention layers of chunks beyond their layers' mean, as overhead/interleaved.py has it.
+function chunks_beyond_mean(period, chunk, ahead, ...numbers) {
+  const counts = Array.from({ length: period }, () => [0, 0, 0, 0]);
+  const whole = [0, 0, 0, 0];
+  for (const [kind, place] of chunks_of_layers(chunk, ahead, numbers))
+    for (const one of [0, kind])
+      [counts[mod(place, period)][one], whole[one]] = [counts[mod(place, period)][one] + 1, whole[one] + 1];
+  const [layers, mixers] = [M(whole[0], 1), M(whole[0], 1) - whole[3]];
+  return counts.map(([every, , attention, moe]) => {
+    const more = moe - (every * whole[3]) / layers;
+    const beyond = attention - (every * whole[2]) / layers + (more * whole[2]) / M(mixers, 1);
+    return [more, (beyond * mixers) / M(whole[1], 1)];
+  });
+}
+
+// When a pipeline of chunks' times is done, by Megatron-LM's order of passes.
+function interleaved_run(pp, chunks, groups, times) {
+  const [count, done] = [chunks * groups * pp, new Map()];
+  const key = (way, stage, turn) => (way * pp + stage) * count + turn;
+  const [at, end] = [Array(pp).fill(0), Array(pp).fill(0)];
+  const pass = (stage) => {
+    const ahead = L(2 * (pp - 1 - stage) + (chunks - 1) * pp, count);
+    const [place, pairs] = [at[stage], 2 * (count - ahead)];
+    if (place < ahead) return [0, place];
+    if (place >= ahead + pairs) return [1, place - count];
+    const [turn, way] = [F((place - ahead) / 2), (place - ahead) % 2];
+    return [way, way ? turn : turn + ahead];
+  };
+  const needed = (way, stage, turn) => {
+    const row = F(turn / pp) % chunks;
+    if (way === 0) return stage ? key(0, stage - 1, turn) : row ? key(0, pp - 1, turn - pp) : -1;
+    if (stage < pp - 1) return key(1, stage + 1, turn);
+    return row ? key(1, 0, turn - pp) : key(0, stage, turn + (chunks - 1) * pp);
+  };
+  for (let left = 2 * count * pp; left > 0; )
+    for (let stage = 0; stage < pp; stage += 1)
+      while (at[stage] < 2 * count) {
+        const [way, turn] = pass(stage);
+        const other = needed(way, stage, turn);
+        if (other >= 0 && !done.has(other)) break;
+        const row = F(turn / pp) % chunks;
+        const chunk = (way ? 2 * chunks - 1 - row : row) * pp + stage;
+        end[stage] = M(end[stage], other >= 0 ? done.get(other) : 0) + times[chunk];
+        done.set(key(way, stage, turn), end[stage]);
+        [at[stage], left] = [at[stage] + 1, left - 1];
+      }
+  return M(...end);
+}
+
+function interleaved_time(count, pp, chunks, ...work) {
+  const [forward, backward, first, last, lacking, ...layers] = work;
+  const held = chunks_of_layers(1, 0, work.slice(11)).length;
+  const known = pp > 1 && chunks > 1 && pp * chunks <= held && count >= pp;
+  if (!(known && pp === F(pp) && chunks === F(chunks)))
+    return (count + (pp - 1) / chunks) * (forward + backward);
+  const both = forward + backward;
+  const every = chunks_beyond_mean(pp * chunks, ...layers.slice(4));
+  const times = [forward, backward].flatMap((time, way) =>
+    every.map(([more, attention], chunk) => {
+      const ends = (chunk ? 0 : first) - (chunk % pp === pp - 1 ? lacking / chunks : 0);
+      const own = ends + (chunk === pp * chunks - 1 ? last : 0);
+      const even = time / chunks + (both > 0 ? own / both : 0) * time;
+      return M(even + more * layers[way] + attention * layers[2 + way], 0);
+    }),
+  );
+  const least = L(M(F(count / pp), 1), 3);
+  const [done, longer] = [least, least + 1].map((n) => interleaved_run(pp, chunks, n, times));
+  return done + (count / pp - least) * (longer - done);
+}
+
 // The same for all of a cluster's plans: what was asked last is known.
 function remembered(function_) {
   let [asked, found] = [[], NaN];
