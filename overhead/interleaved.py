@@ -68,15 +68,14 @@ def _excess(period: int, *cut: Array) -> tuple[Array, Array]:
     Attention is beyond that of its mixers, in layers of what attention has beyond their mean.
     """
     index = np.arange(float(period))[:, np.newaxis]
-    every, linear, attention, moe = (
-        layers_of_kind(kind, index, 0.0, float(period), *cut)
-        for kind in (0.0, 1.0, ATTENDING, MIXED)
+    every, attention, moe = (
+        layers_of_kind(kind, index, 0.0, float(period), *cut) for kind in (0.0, ATTENDING, MIXED)
     )
-    layers, linear = np.maximum(every.sum(axis=0), 1.0), linear.sum(axis=0)
+    layers = np.maximum(every.sum(axis=0), 1.0)
     mixers, attending = layers - moe.sum(axis=0), attention.sum(axis=0)
     more = moe - every * moe.sum(axis=0) / layers
     beyond = attention - every * attending / layers + more * attending / np.maximum(mixers, 1.0)
-    return more, beyond * mixers / np.maximum(linear, 1.0)
+    return more, beyond * mixers / np.maximum(mixers - attending, 1.0)
 
 
 @named()
