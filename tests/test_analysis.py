@@ -20,7 +20,7 @@ from sweeps.display import MEAN_OF_KINDS, OWN_KINDS
 from sweeps.spec.catalog import load_framework
 from tests.analysis_cases import LLAMA, SIZES, job_of, record
 from tests.cli_runner import Done, Runner
-from tests.tables import keyed
+from tests.tables import examples, keyed
 
 # DGX H100 by its data sheet: bandwidths, and latencies of a step.
 INSIDE, BETWEEN = 450e9, 50e9
@@ -278,21 +278,7 @@ def test_flags_that_mean_the_same(cli: Runner) -> None:
 @pytest.mark.parametrize(
     ("more", "name", "rises"),
     [
-        ("--zero-stage 3", "per_gpu_memory_bytes", False),
-        ("--recompute full", "per_gpu_memory_bytes", False),
-        ("--recompute full", "step_time_s", True),
-        ("--micro-batch 2", "per_gpu_memory_bytes", True),
-        ("--virtual-stages 2", "bubble_fraction", False),
-        ("--inter-bandwidth 10e9", "dp_communication_time_s", True),
-        ("--intra-bandwidth 100e9", "tp_communication_time_s", True),
-        ("--inter-efficiency 0.5", "dp_communication_time_s", True),
-        ("--oversubscription 4 --leaf-nodes 1", "dp_communication_time_s", True),
-        ("--nics-per-node 2", "pp_communication_time_s", True),
-        ("--optimizer-bytes 8", "per_gpu_memory_bytes", False),
-        ("--precision fp8", "matmul_part_time_s", False),
-        ("--attention-kernel unfused", "attention_part_time_s", True),
-        ("--num-layers 160", "step_time_s", True),
-        ("--schedule gpipe", "per_gpu_memory_bytes", True),
+        *examples(__file__, "each_flag_changes_what_it_says"),
         ("--framework deepspeed", "error_band_high", None),
         ("--hardware dgx-a100", "step_time_s", True),
     ],

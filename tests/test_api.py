@@ -197,11 +197,9 @@ def test_all_means_each_that_there_is() -> None:
 
 @pytest.mark.thorough
 def test_runs_a_mapping_a_path_and_a_name(tmp_path: Path) -> None:
-    statement = {
-        "quantities": ["time"],
-        "axes": {"ranks": [4, 8]},
-        "constants": {"message_bytes": "1 MB"},
-    }
+    statement = dict(
+        quantities=["time"], axes={"ranks": [4, 8]}, constants={"message_bytes": "1 MB"}
+    )
     path = tmp_path / "mine.toml"
     path.write_text(
         'quantities = ["time"]\naxes.ranks = [4, 8]\nconstants.message_bytes = "1 MB"\n'

@@ -110,14 +110,9 @@ def faults(value: Any, schema: Any, root: Any) -> list[str]:
     if "const" in schema or "enum" in schema:
         allowed = schema.get("enum", [schema.get("const")])
         return [] if value in allowed else [f"{value!r} isn't of {allowed[:5]}"]
-    kinds = {
-        "string": str,
-        "number": (int, float),
-        "boolean": bool,
-        "null": type(None),
-        "array": list,
-        "object": dict,
-    }
+    kinds = dict(
+        string=str, number=(int, float), boolean=bool, null=type(None), array=list, object=dict
+    )
     listed = schema.get("type", list(kinds))
     listed = [listed] if isinstance(listed, str) else listed
     if not any(isinstance(value, kinds[kind]) for kind in listed):  # type: ignore[arg-type]

@@ -170,15 +170,7 @@ def test_money_has_three_digits(dollars: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("fraction", "text", "change"),
     [
-        (0.4615, "46 %", "+46 %"),
-        (1.0, "100 %", "+100 %"),
-        (-0.0849, "-8.5 %", "-8.5 %"),
-        (0.08, "8 %", "+8 %"),
-        (0.0996, "10 %", "+10 %"),
-        (-1e-5, "0 %", "0 %"),
-        (-0.0, "0 %", "0 %"),
-        (0.0004, "0 %", "0 %"),
-        (123.4, "12,340 %", "+12,340 %"),
+        *examples(__file__, "percent_has_a_space_and_no_more_digits_than_count"),
         (math.nan, "-", "-"),
     ],
 )

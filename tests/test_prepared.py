@@ -102,13 +102,9 @@ CASES: list[dict[str, Any]] = [
     {"model": "qwen3-next-80b-a3b", **H100, "recompute": "full"},
     {"model": "deepseek-v3.2", **H100},
 ]  # fmt: skip
-PLAN: dict[str, list[float]] = {
-    "tp": [1, 2, 4, 8],
-    "pp": [1, 2, 4],
-    "cp": [1, 2],
-    "ep": [1, 8],
-    "micro_batch": [1, 2, 3],
-}
+PLAN: dict[str, list[float]] = dict(
+    tp=[1, 2, 4, 8], pp=[1, 2, 4], cp=[1, 2], ep=[1, 8], micro_batch=[1, 2, 3]
+)
 
 
 @pytest.mark.thorough

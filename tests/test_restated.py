@@ -266,13 +266,9 @@ def test_a_tuners_rates_given_back() -> None:
 
 
 DURATIONS = {"compute_time": "50ms", "communication_time": "10ms"}
-PRODUCT = {
-    "communication_time": "1ms",
-    "matmul_m": "8192",
-    "matmul_n": "8192",
-    "matmul_k": "4096",
-    "tile_time": "5us",
-}
+PRODUCT = dict(
+    communication_time="1ms", matmul_m="8192", matmul_n="8192", matmul_k="4096", tile_time="5us"
+)
 OVERLAPS = [
     *(
         (name, DURATIONS)
@@ -283,12 +279,7 @@ OVERLAPS = [
     ("zero3_prefetch", {**DURATIONS, "prefetched_layers": "2"}),
     (
         "fused_messages",
-        {
-            "compute_time": "5ms",
-            "messages": "32",
-            "message_latency": "20us",
-            "transfer_time": "2ms",
-        },
+        dict(compute_time="5ms", messages="32", message_latency="20us", transfer_time="2ms"),
     ),
     ("pipeline", {"stage_forward_time": "10ms", "stage_backward_time": "20ms", "p2p_time": "1ms"}),
 ]

@@ -214,12 +214,7 @@ def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, g
 def test_the_least_of_plans_is_found_again_with_each_constant_moved(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    axes = {
-        "tp": [1, 2, 4],
-        "pp": [1, 2],
-        "micro_batch_size": [1, 2],
-        "recompute": ["none", "full"],
-    }
+    axes = dict(tp=[1, 2, 4], pp=[1, 2], micro_batch_size=[1, 2], recompute=["none", "full"])
     known = {name: value for name, value in STEP.items() if name not in axes}
     found = sweeps.sensitivity("step_time", reduction="min", **known, **axes)
 

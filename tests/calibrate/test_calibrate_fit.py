@@ -72,11 +72,9 @@ def test_what_changed_is_found(true: dict[str, float], groups: list[Group], name
 
 
 def test_one_operations_links_tell_the_others() -> None:
-    slow = {
-        "channel_efficiency": 0.824 / 1.3,
-        "nvls_efficiency": 0.693 / 1.3,
-        "sendrecv_efficiency": 0.723 / 1.3,
-    }
+    slow = dict(
+        channel_efficiency=0.824 / 1.3, nvls_efficiency=0.693 / 1.3, sendrecv_efficiency=0.723 / 1.3
+    )
     fit = fitted(timed(REDUCE, slow, sizes=LARGE))
     others = timed([("all_gather", 8, 1), ("all_to_all", 8, 1)], slow, sizes=LARGE)
     model = Model(others, H100)

@@ -176,12 +176,9 @@ def test_rccl_in_place_alone() -> None:
 
 def result(size: int, time: float, ranks: int) -> dict[str, object]:
     rate = size / time / 1e9
-    part = {
-        "time": time * 1e6,
-        "alg_bw": rate,
-        "bus_bw": rate * bus_factor("all_reduce", ranks),
-        "nwrong": 0.0,
-    }
+    part = dict(
+        time=time * 1e6, alg_bw=rate, bus_bw=rate * bus_factor("all_reduce", ranks), nwrong=0.0
+    )
     return {
         "size": size,
         "count": size // 4,

@@ -36,12 +36,7 @@ GRIDS: dict[str, dict[str, Any]] = {
         "ranks": [1, 6, 16],
         "message_bytes": "1:8e9:log9",
     },
-    "algorithms": {
-        "topology": "switch",
-        "algorithm": "all",
-        "ranks": RANKS,
-        "message_bytes": MESSAGES,
-    },
+    "algorithms": dict(topology="switch", algorithm="all", ranks=RANKS, message_bytes=MESSAGES),
     "pods": {
         "topology": "hierarchical",
         "collective": "all",
@@ -110,12 +105,9 @@ def test_blocks_of_any_size_give_the_same_bits(grid: str) -> None:
 
 
 def test_a_single_cell_at_a_time() -> None:
-    axes = {
-        "topology": ["ring", "switch"],
-        "algorithm": "auto",
-        "ranks": [6, 8],
-        "message_bytes": [1e3, 1e9],
-    }
+    axes = dict(
+        topology=["ring", "switch"], algorithm="auto", ranks=[6, 8], message_bytes=[1e3, 1e9]
+    )
     program = plan_of(axes)
     for name, values in gathered(program, 1).items():
         np.testing.assert_array_equal(values, program.evaluate()[name], name)
@@ -171,12 +163,9 @@ def counted(nodes: Iterable[Node]) -> list[str]:
 @pytest.mark.parametrize(("whole", "times"), [(105, 1), (53, 1), (52, 6)])
 def test_what_blocks_come_back_to_is_computed_once(whole: int, times: int) -> None:
     """Up to twice the size of what is kept in any case; else again for each latency's blocks."""
-    axes = {
-        "latency": [1e-6, 2e-6],
-        "ranks": [2, 4, 8],
-        "bandwidth": "1e9:1e10:log5",
-        "message_bytes": "1:8e9:log7",
-    }
+    axes = dict(
+        latency=[1e-6, 2e-6], ranks=[2, 4, 8], bandwidth="1e9:1e10:log5", message_bytes="1:8e9:log7"
+    )
     own = {"topology": "switch", "algorithm": "ring"}
     program = plan_of({**axes, **own}, ["time"])
     expected = program.evaluate()["time"]

@@ -84,13 +84,7 @@ def drawn(rng: np.random.Generator, longest: int, count: int) -> dict[str, Any]:
             else {"training_tokens": 1e12}
         )
     several = [_reduction(rng, axes, number, alone=alone) for number in range(count)]
-    return {
-        "title": "drawn",
-        "quantities": [],
-        "axes": axes,
-        "constants": constants,
-        "reductions": several,
-    }
+    return dict(title="drawn", quantities=[], axes=axes, constants=constants, reductions=several)
 
 
 def _reduction(
@@ -105,12 +99,9 @@ def _reduction(
     pairs = PAIRS_ALONE if alone else PAIRS
     quantity, against = pairs[int(rng.integers(len(pairs)))]
     quantity = quantity if operation == "pareto" else str(rng.choice(asked))
-    reduction: dict[str, Any] = {
-        "quantity": quantity,
-        "operation": operation,
-        "over": names,
-        "name": f"r{number}",
-    }
+    reduction: dict[str, Any] = dict(
+        quantity=quantity, operation=operation, over=names, name=f"r{number}"
+    )
     if operation == "top":
         reduction["count"] = int(rng.integers(1, 12))
     if operation == "pareto":

@@ -178,16 +178,10 @@ def test_a_table_is_one_dimension_with_its_columns_as_coordinates() -> None:
 def test_rows_of_a_table_stay_in_their_order_however_they_are_written() -> None:
     """A column given as text is not sorted: its values belong to those beside them."""
     text = {"topology": "ring, switch,torus", "ranks": "8,4, 16", "latency": "3us,1us,2 us"}
-    listed = {
-        "topology": ["ring", "switch", "torus"],
-        "ranks": [8, 4, 16],
-        "latency": [3e-6, 1e-6, 2e-6],
-    }
-    pieces = {
-        "topology": ["ring", "switch", "torus"],
-        "ranks": ["8,4", 16],
-        "latency": "3us,1us,2us",
-    }
+    listed = dict(
+        topology=["ring", "switch", "torus"], ranks=[8, 4, 16], latency=[3e-6, 1e-6, 2e-6]
+    )
+    pieces = dict(topology=["ring", "switch", "torus"], ranks=["8,4", 16], latency="3us,1us,2us")
     found = [sweeps.sweep("time", case=case, message_bytes=1e6) for case in (text, listed, pieces)]
     assert found[0].coords["ranks"].to_numpy().tolist() == [8, 4, 16]
     for other in found[1:]:

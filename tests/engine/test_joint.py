@@ -24,13 +24,9 @@ from tests.cli_runner import Runner
 from tests.tables import examples
 
 FEW = max(settings.default.max_examples // 4, 1)
-STEP: dict[str, Any] = {
-    "model": "llama3-8b",
-    "tp": [1, 4],
-    "pp": [1, 2],
-    "sequence_length": 4096,
-    "global_batch_size": 64,
-}
+STEP: dict[str, Any] = dict(
+    model="llama3-8b", tp=[1, 4], pp=[1, 2], sequence_length=4096, global_batch_size=64
+)
 MESSAGES = {"message_bytes": [1024.0, 2.0**20, 2.0**30]}
 NETWORK: dict[str, Any] = {
     "topology": ["ring", "hierarchical", "torus"],

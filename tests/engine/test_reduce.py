@@ -318,11 +318,7 @@ def test_bins_for_too_many_cells_are_refused(operation: str) -> None:
 def test_blocks_of_a_sweep(over: tuple[str, ...]) -> None:
     spec = {
         "quantities": ["time", "algbw"],
-        "axes": {
-            "topology": "ring,switch,mesh",
-            "ranks": "1:20:x2",
-            "message_bytes": "1024:1e9:log30",
-        },
+        "axes": dict(topology="ring,switch,mesh", ranks="1:20:x2", message_bytes="1024:1e9:log30"),
         "constants": {"latency": 1e-6, "bandwidth": 1e11, "collective": "all_reduce"},
     }
     plan = prepare(spec).program

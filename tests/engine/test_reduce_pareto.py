@@ -150,12 +150,7 @@ def test_the_front_of_plans() -> None:
     }
     axes = {name: spec.pop(name) for name in ("plan", "recompute", "zero_stage")}
     found = sweeps.run(
-        {
-            "quantities": ["step_time", "peak_memory"],
-            "axes": axes,
-            "constants": spec,
-            "reductions": [asked],
-        }
+        dict(quantities=["step_time", "peak_memory"], axes=axes, constants=spec, reductions=[asked])
     )
     times, memory = (
         np.broadcast_to(one, found.step_time.shape).ravel()

@@ -12,6 +12,7 @@ from sweeps.launch.arguments import Override
 from sweeps.launch.read import read_launch
 from sweeps.launch.setting import Reading
 from tests.bending import bent
+from tests.tables import examples
 
 DATA = Path(__file__).parents[1] / "data" / "launch"
 FILES = (
@@ -21,39 +22,7 @@ FILES = (
 ).split()
 GIVEN = {"world_size": Override("--gpus", "64")}
 JUNK = [
-    "$",
-    "${",
-    "$((",
-    "`",
-    "'",
-    '"',
-    "\\",
-    "\x00",
-    "(",
-    ")",
-    "[",
-    "]",
-    "{",
-    "}",
-    "#",
-    "&&",
-    "<<EOF",
-    "\n",
-    "=",
-    "==",
-    "-1",
-    "0",
-    "1e999",
-    "nan",
-    "None",
-    "true",
-    "é",
-    ": ",
-    "- ",
-    "&a",
-    "*a",
-    "!!python/object/apply:os.system [ls]",
-    "* 99999999999",
+    *examples(__file__, "junk"),
     "9" * 400,
     "--",
     "@",

@@ -127,11 +127,9 @@ def links(topology: str, columns: Columns) -> list[tuple[Array, Array]]:
     message = columns["message_bytes"]
     if topology != "hierarchical":
         return [(columns["latency"], message / columns["bandwidth"])]
-    shares = {
-        "intra": 1.0,
-        "inter": columns["effective_oversubscription"],
-        "pod": columns["pod_oversubscription"],
-    }
+    shares = dict(
+        intra=1.0, inter=columns["effective_oversubscription"], pod=columns["pod_oversubscription"]
+    )
     return [
         (columns[f"{level}_latency"], message * (share / columns[f"{level}_bandwidth"]))
         for level, share in shares.items()

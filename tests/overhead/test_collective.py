@@ -448,24 +448,7 @@ def test_a_wrong_network_is_refused(kind: str, other: dict[str, Any], text: str)
         ("gather", 1.0, {}, "'gather' is unknown; known: all_reduce, all_gather"),
         ("all_reduce", -1.0, {}, "message_bytes = -1.0: out of range; must be 0 or more"),
         ("all_reduce", np.nan, {}, "message_bytes = nan: out of range"),
-        (
-            "all_reduce",
-            1.0,
-            {"algorithm": "rign"},
-            "no algorithm is called 'rign'; did you mean 'ring'",
-        ),
-        (
-            "all_reduce",
-            1.0,
-            {"algorithm": "nvls"},
-            "algorithm = 'nvls': none of all_reduce on ring",
-        ),
-        ("all_reduce", 1.0, {"latency_per": "mile"}, "latency_per = 'mile': hop or message"),
-        ("broadcast", 1.0, {"chunks": 0}, "chunks = 0.0: out of range; must be a whole number"),
-        ("broadcast", 1.0, {"chunks": 2.5}, "chunks = 2.5: out of range; must be a whole number"),
-        ("broadcast", 1.0, {"phase_chunks": 0}, "phase_chunks = 0.0: out of range"),
-        ("reduce", 1.0, {"reduction_cost": -1.0}, "reduction_cost = -1.0: out of range"),
-        ("p2p", 1.0, {"hops": -1}, "hops = -1.0: out of range; must be a whole number, 0 or more"),
+        *examples(__file__, "a_wrong_call_is_refused"),
     ],
 )
 def test_a_wrong_call_is_refused(

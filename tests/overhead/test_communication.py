@@ -327,14 +327,9 @@ def test_the_busiest_rank_s_experts_by_chance(
     tokens: int, per_token: int, experts: int, ep: int
 ) -> None:
     """A Monte-Carlo: tokens of all ranks draw experts; heat gives one rank's a larger chance."""
-    plan = {
-        "rank_tokens": tokens,
-        "experts_per_token": per_token,
-        "experts": experts,
-        "ep": ep,
-        "etp": 1,
-        "tp": 1,
-    }
+    plan = dict(
+        rank_tokens=tokens, experts_per_token=per_token, experts=experts, ep=ep, etp=1, tp=1
+    )
     rng = np.random.default_rng(20261123)
 
     def drawn(heat: float) -> float:

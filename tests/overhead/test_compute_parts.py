@@ -485,13 +485,9 @@ def test_every_expert_of_a_rank_is_launched(ep: int, narrow: float, recompute: s
     One call has all experts, of which each product, and each narrow tensor, is two thirds of an
     operation, and a cast's kernel a tenth.
     """
-    plan = {
-        **MIXTRAL,
-        "ep": ep,
-        "host_launch_time": 1e-5,
-        "matmul_input_bytes": narrow,
-        "activation_bytes": 2,
-    }
+    plan = dict(
+        MIXTRAL, ep=ep, host_launch_time=1e-5, matmul_input_bytes=narrow, activation_bytes=2
+    )
     values = evaluation(plan, recompute=recompute)
     casts, each = 2 * (narrow < 2), (2 / 3 + 0.1 * 2) * (narrow < 2)
     experts = float(plan["experts"]) / ep

@@ -91,27 +91,12 @@ SCAN_BACKWARD = examples(__file__, "scan_backward")
 # heads, S of the states of chunks and A of a token's products in its chunk, in 16 bits and in 32.
 DELTA_FORWARD = examples(__file__, "delta_forward")
 DELTA_BACKWARD = examples(__file__, "delta_backward")
-SCAN_SIZES = {
-    "W": INNER + 2 * STATES,
-    "M": INNER,
-    "G": STATES,
-    "H": 64,
-    "S": INNER * 128 / 128,
-    "P": 8 * 128,
-}
+SCAN_SIZES = dict(W=INNER + 2 * STATES, M=INNER, G=STATES, H=64, S=INNER * 128 / 128, P=8 * 128)
 
 
 # Qwen3-Next: 36 of 48 layers with 16 key and 32 value heads of 128.
 NEXT = "qwen3-next-80b-a3b"
-DELTA_SIZES = {
-    "W": 2 * 2048 + 4096,
-    "G": 2048,
-    "Q": 4096,
-    "V": 4096,
-    "H": 32,
-    "S": 4096 * 128 / 64,
-    "A": 32 * 64,
-}
+DELTA_SIZES = dict(W=2 * 2048 + 4096, G=2048, Q=4096, V=4096, H=32, S=4096 * 128 / 64, A=32 * 64)
 
 
 def moved_by(kernels: dict[str, tuple[str, str]], sizes: Mapping[str, float] = SCAN_SIZES) -> float:
@@ -124,14 +109,7 @@ def moved_by(kernels: dict[str, tuple[str, str]], sizes: Mapping[str, float] = S
 def test_what_mamba_s_kernels_move_kernel_by_kernel() -> None:
     """Nano's forward and backward; with two sequences what leads to it and from it is copied."""
     names = ["linear_attention_scan_forward_bytes", "linear_attention_scan_backward_bytes"]
-    plan = {
-        **PLAN,
-        "model": NANO,
-        "tp": 1,
-        "dp": 8,
-        "sequence_parallel": 0,
-        "global_batch_size": 16,
-    }
+    plan = dict(PLAN, model=NANO, tp=1, dp=8, sequence_parallel=0, global_batch_size=16)
     one, two = (sweep(names, **{**plan, "micro_batch_size": count}) for count in (1, 2))
     width = 2 * INNER + 2 * STATES + 64
     for name, kernels, copied in (
@@ -151,14 +129,7 @@ def test_what_a_delta_net_s_kernels_move_kernel_by_kernel() -> None:
         "linear_attention_scan_backward_bytes",
         "attention_elementwise_bytes",
     ]
-    plan = {
-        **PLAN,
-        "model": NEXT,
-        "tp": 1,
-        "dp": 8,
-        "sequence_parallel": 0,
-        "global_batch_size": 16,
-    }
+    plan = dict(PLAN, model=NEXT, tp=1, dp=8, sequence_parallel=0, global_batch_size=16)
     one, two = (sweep(names, **{**plan, "micro_batch_size": count}) for count in (1, 2))
     for name, kernels in zip(names, (DELTA_FORWARD, DELTA_BACKWARD), strict=False):
         moved = moved_by(kernels, DELTA_SIZES)

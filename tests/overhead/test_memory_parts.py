@@ -146,13 +146,9 @@ def test_dualpipe_s_ranks_hold_the_stage_and_its_opposite() -> None:
 
 def test_ends_may_count_as_layers() -> None:
     """Llama-3.1 405B has 126 layers on 16 stages: the first and the last have one less."""
-    plan = {
-        "layers": 126,
-        "pp": 8,
-        "virtual_pipeline_size": 8,
-        "stage": [0.0, 1.0, 7.0],
-        "embedding_layer_weight": 0,
-    }
+    plan = dict(
+        layers=126, pp=8, virtual_pipeline_size=8, stage=[0.0, 1.0, 7.0], embedding_layer_weight=0
+    )
     np.testing.assert_array_equal(held(plan)["stage_layers"], 16.0)
     ends = {"embedding_layer_weight": 1, "head_layer_weight": 1}
     np.testing.assert_array_equal(held({**plan, **ends})["stage_layers"], [15.0, 16.0, 15.0])

@@ -41,12 +41,9 @@ SLICES = {
 
 def plan(stages: int, model: str = NANO, **more: Any) -> dict[str, Any]:
     given = {name: one.value for name, one in usual_table()["memory"].items()}
-    given |= RECIPES["mixed_adam"].given() | {
-        "dp": 8.0,
-        "pp": float(stages),
-        "num_micro_batches": 8.0,
-        "sequence_length": 4096.0,
-    }
+    given |= RECIPES["mixed_adam"].given() | dict(
+        dp=8.0, pp=float(stages), num_micro_batches=8.0, sequence_length=4096.0
+    )
     return given | load_model(model).shapes | {"stage": np.arange(float(stages))} | more
 
 

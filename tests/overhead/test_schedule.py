@@ -306,11 +306,9 @@ def uneven_error(case: Case, first: Fraction, last: Fraction) -> float:
         return share[task.kind] * (whole / case.virtual_pipeline_size + extra)
 
     counted = share[FORWARD] if case.schedule == "forward_only" else 1
-    known = {
-        **case.known,
-        "first_stage_extra_time": first * counted,
-        "last_stage_extra_time": last * counted,
-    }
+    known = dict(
+        case.known, first_stage_extra_time=first * counted, last_stage_extra_time=last * counted
+    )
     found = value("pipeline_time", known, schedule=case.schedule, stages="uneven")
     return found / float(run(case.orders, duration, case.transfer).time) - 1.0
 
@@ -492,11 +490,9 @@ MEASURED = {
 # FLOPs of a Llama-2-7B layer at 4096 tokens, whole squares counted, by those of its products: a
 # forward has the attention once, a backward of inputs 2.5 times.
 SQUARE = 4 * 4096 * 4096 / (2 * (4 * 4096**2 + 3 * 4096 * 11008))
-PARTS = {
-    "stage_forward_time": 1.0 + SQUARE,
-    "stage_backward_time": 2.0 + 2.5 * SQUARE,
-    "stage_weight_time": 1.0,
-}
+PARTS = dict(
+    stage_forward_time=1.0 + SQUARE, stage_backward_time=2.0 + 2.5 * SQUARE, stage_weight_time=1.0
+)
 
 
 def measured(schedule: str) -> dict[str, float]:

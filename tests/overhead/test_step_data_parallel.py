@@ -136,13 +136,7 @@ def test_hidden_communication_costs_its_share() -> None:
 
 @pytest.mark.parametrize("zero_stage", [0, 1, 2])
 def test_without_overlap_all_is_exposed(zero_stage: int) -> None:
-    plan = {
-        **PLAN,
-        "zero_stage": zero_stage,
-        "dp_reduce_time": 3e-3,
-        "dp_gather_time": 2e-3,
-        "dp_overlap": 0,
-    }
+    plan = dict(PLAN, zero_stage=zero_stage, dp_reduce_time=3e-3, dp_gather_time=2e-3, dp_overlap=0)
     assert value(plan, "exposed_dp_time") == 5e-3
 
 

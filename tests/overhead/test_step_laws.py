@@ -23,12 +23,9 @@ laws = settings(max_examples=10, deadline=None)
 # So many at once: they take no longer than one.
 PLANS = 6
 SCHEDULES = ("gpipe", "one_f_one_b", "interleaved", "zero_bubble_h1", "dual_pipe", "forward_only")
-SMALL = {
-    "gpt": {**GPT, "layers": 16},
-    "llama": LLAMA,
-    "mixtral": MIXTRAL,
-    "deepseek": {**DEEPSEEK, "layers": 64},
-}
+SMALL = dict(
+    gpt={**GPT, "layers": 16}, llama=LLAMA, mixtral=MIXTRAL, deepseek={**DEEPSEEK, "layers": 64}
+)
 OVERLAPS = ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")
 BANDWIDTHS = ("memory_bandwidth", "intra_bandwidth", "inter_bandwidth")
 

@@ -139,12 +139,9 @@ def test_a_mixture_pairs_its_attention_alone() -> None:
 @pytest.mark.parametrize("kind", ["dense", "experts", "shared", "mixers"])
 def test_where_nothing_hides_layers_wait_for_all_that_is_sent(kind: str, recompute: str) -> None:
     """Userbuffers beyond a node: all counts and times; of mixers alone, too, which have no MLP."""
-    model = {
-        "dense": LLAMA,
-        "experts": MIXTRAL,
-        "shared": DEEPSEEK,
-        "mixers": {**DEEPSEEK, "ffn_size": 0},
-    }[kind]
+    model = dict(dense=LLAMA, experts=MIXTRAL, shared=DEEPSEEK, mixers={**DEEPSEEK, "ffn_size": 0})[
+        kind
+    ]
     plan = {
         **PLAN,
         **model,

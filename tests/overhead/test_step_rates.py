@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from overhead.evaluation import MissingQuantities, derive
 from overhead.shipped import error_bands
 from tests.overhead.step_cases import DEEPSEEK, GPT, LLAMA, MIXTRAL, SILENT, evaluation, value
-from tests.tables import keyed
+from tests.tables import examples, keyed
 
 PLAN = {**LLAMA, **SILENT, "tp": 2, "dp": 4, "pp": 2, "global_batch_size": 64, "step_time": 2.0}
 
@@ -149,17 +149,7 @@ def test_a_training_is_its_steps() -> None:
 @pytest.mark.parametrize(
     ("plan", "known", "assumed"),
     [
-        ({}, "megatron_node", "megatron_node"),
-        ({"world_size": 64}, "megatron_nodes_told", "megatron_nodes"),
-        ({"world_size": 64, "zero_stage": 3}, "megatron_nodes_told", "megatron_nodes"),
-        ({"world_size": 64, "cp": 2}, "megatron_nodes_told", "megatron_nodes"),
-        ({"software_kind": 1}, "other_node", "other_node"),
-        ({"software_kind": 2, "world_size": 64}, "other_nodes", "other_nodes"),
-        ({"device_kind": 1, "software_kind": 2}, "tpu", "tpu"),
-        ({"device_kind": 2}, "far", "far"),
-        ({"cp": 4}, "few_runs", "few_runs"),
-        ({"uncalibrated_device": 1}, "few_runs", "few_runs"),
-        ({"uncalibrated_device": 2}, "far", "far"),
+        *examples(__file__, "the_error_to_expect"),
         (MIXTRAL, "experts", "experts"),
         ({**MIXTRAL, "given_options": 0}, "experts_bare", "experts_bare"),
         ({**DEEPSEEK, "software_kind": 1}, "far", "far"),

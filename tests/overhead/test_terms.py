@@ -109,11 +109,7 @@ def test_a_rank_holds_a_term_once(term: str) -> None:
     plan = dict.fromkeys(
         ("tp", "pp", "ep", "etp", "virtual_pipeline_size", "vocabulary_multiple"), 1.0
     )
-    plan |= {
-        "stage": 0.0,
-        "local_experts": given.get("experts", 0.0),
-        "embedding_layer_weight": 0.0,
-    }
+    plan |= dict(stage=0.0, local_experts=given.get("experts", 0.0), embedding_layer_weight=0.0)
 
     def held(**terms: float) -> float:
         values = {**given, **plan, **terms}

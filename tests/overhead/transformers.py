@@ -60,11 +60,7 @@ def models(draw: st.DrawFn) -> Shapes:
         model["dense_layers"] = pick(0, int(model["layers"]))
         model["moe_layer_frequency"] = pick(1, 4)
     if draw(st.booleans()):
-        model |= {
-            "kv_heads": model["heads"],
-            "q_lora_rank": pick(0, 100),
-            "kv_lora_rank": pick(1, 100),
-        }
+        model |= dict(kv_heads=model["heads"], q_lora_rank=pick(0, 100), kv_lora_rank=pick(1, 100))
         sizes = ("qk_nope_head_size", "qk_rope_head_size", "v_head_size")
         model |= {size: pick(1, 64) for size in sizes}
     return {name: float(value) for name, value in model.items()}

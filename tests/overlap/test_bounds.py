@@ -96,11 +96,9 @@ def test_nothing_hides_more_than_the_shorter_nor_beats_its_ideal(
     labels = {"mechanism": mechanism}
     if mechanism == "pipeline":
         known.pop("compute_time")
-        known |= {
-            "stage_forward_time": compute,
-            "stage_backward_time": 2 * compute,
-            "p2p_time": communication,
-        }
+        known |= dict(
+            stage_forward_time=compute, stage_backward_time=2 * compute, p2p_time=communication
+        )
         labels["schedule"] = schedule
         chunks = 2.0 if schedule == "interleaved" else 1.0
         known |= {

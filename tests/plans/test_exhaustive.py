@@ -19,14 +19,9 @@ from tests.tables import keyed
 SMALL = {"hardware": "dgx-h100", "global_batch_size": 16, "sequence_length": 4096}
 SPACES: dict[str, dict[str, Any]] = {
     "dense": {**SMALL, "model": "llama3-8b", "gpus": 8},
-    "odd nodes": {
-        **SMALL,
-        "model": "llama2-7b",
-        "gpus": 12,
-        "gpus_per_node": 4,
-        "global_batch_size": 24,
-        "zero_stage": "0,1",
-    },
+    "odd nodes": dict(
+        SMALL, model="llama2-7b", gpus=12, gpus_per_node=4, global_batch_size=24, zero_stage="0,1"
+    ),
     "experts": {
         **SMALL,
         "model": "mixtral-8x7b",

@@ -30,15 +30,7 @@ from tests.tables import examples
         (1023 * 1024.0, "byte", "1023 KiB"),
         (1536.0, "byte", "1.5 KiB"),
         (8 * 2.0**30, "byte", "8 GiB"),
-        (0.0, "byte", "0 B"),
-        (2e-6, "s", "2 µs"),
-        (1.234e-4, "s", "123 µs"),
-        (0.9999999999e-3, "s", "1 ms"),
-        (75.0, "s", "75 s"),
-        (450e9, "byte s-1", "450 GB/s"),
-        (1.3e-12, "J bit-1", "1.3 pJ/bit"),
-        (64.0, "1", "64"),
-        (3.0, "furlong", "3 furlong"),
+        *examples(__file__, "values_with_units"),
     ],
 )
 def test_values_with_units(value: float, units: str, text: str) -> None:

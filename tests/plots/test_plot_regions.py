@@ -76,12 +76,9 @@ def test_a_name_stands_inside_its_region_or_nowhere() -> None:
 def test_a_map_is_a_table_of_the_best() -> None:
     gallery = Path(__file__).parents[2] / "outputs" / "gallery"
     with open_dataset(gallery / "all-reduce-algorithms.nc") as stored:
-        figure = {
-            "kind": "best",
-            "value": "chosen_algorithm",
-            "panels": "topology",
-            "at": {"algorithm": "auto"},
-        }
+        figure = dict(
+            kind="best", value="chosen_algorithm", panels="topology", at={"algorithm": "auto"}
+        )
         _, names, (heads, *rows), _ = tabulate(stored, figure)
         chosen = stored.chosen_algorithm
         words = dict(zip(chosen.flag_values, chosen.flag_meanings.split(), strict=True))

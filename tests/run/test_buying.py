@@ -77,12 +77,9 @@ def test_the_answer_says_what_is_the_domain_and_has_dollars(domains: Path) -> No
 def test_what_published_runs_do_not_tell_apart_ties(times: list[float], said: list[str]) -> None:
     grid = {"oversubscription": ("oversubscription", [1.0, 2.0, 4.0])}
     found = xr.Dataset({"step_time": ("oversubscription", times, {"units": "s"})}, coords=grid)
-    declared = {
-        "kind": "curves",
-        "x": "oversubscription",
-        "y": "step_time",
-        "relative_to": {"oversubscription": 1},
-    }
+    declared = dict(
+        kind="curves", x="oversubscription", y="step_time", relative_to={"oversubscription": 1}
+    )
     told = [line.partition(": ")[2] for line in effects(found, declared) if "rather than" in line]
     assert told == said
 
@@ -111,12 +108,9 @@ def test_an_oversubscription_that_costs_nothing_says_why(
 
 
 def with_figure(found: xr.Dataset, reason: str) -> None:
-    declared = {
-        "kind": "curves",
-        "x": "oversubscription",
-        "y": "best_step_time",
-        "relative_to": {"oversubscription": 1},
-    }
+    declared = dict(
+        kind="curves", x="oversubscription", y="best_step_time", relative_to={"oversubscription": 1}
+    )
     lines = [*effects(found, declared)]
     assert any(line.startswith("0 %: ") for line in lines) == bool(reason)
     assert reason in "\n".join(lines)

@@ -19,11 +19,9 @@ from sweeps.spec.software import LIBRARY_OF, Profile, load_software, own_library
 from tests.tables import examples
 
 NAMES = sorted(path.stem for path in shipped("software").glob("*.toml"))
-OF_MACHINES = {
-    "nccl": ("aws", "dgx", "gb", "gcp", "grand", "hgx", "l40s", "rtx"),
-    "rccl": ("mi",),
-    "xla": ("tpu",),
-}
+OF_MACHINES = dict(
+    nccl=("aws", "dgx", "gb", "gcp", "grand", "hgx", "l40s", "rtx"), rccl=("mi",), xla=("tpu",)
+)
 
 
 def test_a_profile_a_library() -> None:

@@ -108,11 +108,9 @@ def test_a_missing_key_is_named(name: str, key: str, tmp_path: Path) -> None:
         ("qwen2.5-7b", {"max_window_layers": 0}, "sliding_window", 0),
         (
             "qwen3-0.6b",
-            {
-                "use_sliding_window": True,
-                "sliding_window": 512,
-                "layer_types": ["sliding_attention"] * 28,
-            },
+            dict(
+                use_sliding_window=True, sliding_window=512, layer_types=["sliding_attention"] * 28
+            ),
             "sliding_window",
             512,
         ),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sweeps.errors import InputError
 from sweeps.spec import axis as ranges
 from sweeps.spec.axis import parse_values
+from tests.tables import examples
 
 
 def values(text: object, unit: str = "1", **options: bool) -> list[float]:
@@ -67,42 +68,7 @@ def test_a_range_over_whole_numbers_gives_the_nearest_ones_once() -> None:
 
 @pytest.mark.parametrize(
     ("text", "unit", "said"),
-    [
-        ("", "1", "holds no value"),
-        ([], "1", "holds no value"),
-        ("8,,16", "1", "comma without a value"),
-        ("8,", "1", "comma without a value"),
-        ("8,16,8", "1", "axis = '8': is given twice; give it once"),
-        ("2:16:x2,16", "1", "axis = '16': is given twice"),
-        ("1024B,1KiB", "byte", "axis = '1 KiB': is given twice"),
-        ("2:16", "1", "is not a range; write first:last:x2"),
-        ("2:16:2", "1", "is not a range"),
-        ("2:16:x2:3", "1", "is not a range"),
-        ("16:2:x2", "1", "runs downwards; write the smaller end first"),
-        ("0:16:x2", "1", "starts at or below zero"),
-        ("0:16:log3", "1", "starts at or below zero"),
-        ("1:16:x1", "1", "a factor that leads nowhere"),
-        ("1:16:x0.5", "1", "a factor that leads nowhere"),
-        ("1:16:+0", "1", "a step that leads nowhere"),
-        ("1:16:log1", "1", "is a range of 1 point; 2 or more"),
-        ("1:16:lin1", "1", "is a range of 1 point; 2 or more"),
-        ("1:16:lin0", "1", "is a range of 0 points"),
-        ("1:16:log2.5", "1", "is a range of 2.5 points"),
-        ("4:4:lin3", "1", "has one end twice"),
-        ("1:inf:x2", "1", "is not finite"),
-        ("nan", "1", "is not a number"),
-        ("inf", "byte s-1", "is not finite"),
-        ("1:16:xmany", "1", "'many': does not begin with a number"),
-        ("-1e308:1e308:lin3", "1", "is too wide"),
-        ("1:2:+1e-13", "1", "is 10,000,000,000,001 values; 100,000,000 at most"),
-        ("1:2:log10000000000000", "1", "is 10,000,000,000,000 values"),
-        ("1:1e300:+1", "1", "is 1e+300 values"),
-        ("1KiB:1s:x2", "byte", "is a time, not an amount of data"),
-        ({"a": 1}, "1", "is not a number"),
-        ([[1, 2]], "1", "is not a number"),
-        ([True], "1", "is not a number"),
-        (None, "1", "is not a number"),
-    ],
+    [*examples(__file__, "faults"), (None, "1", "is not a number")],
 )
 def test_faults(text: object, unit: str, said: str) -> None:
     lines = faults(text, unit)

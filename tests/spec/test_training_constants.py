@@ -216,13 +216,9 @@ def test_both_formats_of_16_bits_are_as_fast() -> None:
 
 
 def test_attention_is_in_16_bits_at_least() -> None:
-    for precision, peak in {
-        "bf16": 989e12,
-        "fp16": 989e12,
-        "fp8": 989e12,
-        "tf32": 494.5e12,
-        "fp32": 67e12,
-    }.items():
+    for precision, peak in dict(
+        bf16=989e12, fp16=989e12, fp8=989e12, tf32=494.5e12, fp32=67e12
+    ).items():
         assert value("dgx-h100", "attention_peak_flops", precision) == peak
     only_fp16 = without("dgx-h100", "peak_flops_bf16")
     assert value(only_fp16, "attention_peak_flops", "fp8") == 989e12

@@ -24,11 +24,7 @@ STATUS = {
     "flag_masks": [1, 2],
     "flag_meanings": "not_defined out_of_domain",
 }
-CHOSEN = {
-    "long_name": "algorithm chosen",
-    "flag_values": [0, 1, 2],
-    "flag_meanings": "none ring tree",
-}
+CHOSEN = dict(long_name="algorithm chosen", flag_values=[0, 1, 2], flag_meanings="none ring tree")
 
 Values = Mapping[str, NDArray[Any]]
 Case = tuple[Layout, dict[str, NDArray[Any]]]

@@ -158,11 +158,9 @@ def test_description(stored: Path) -> None:
     assert (variables["steps"].minimum, variables["steps"].maximum) == (0, 1)
     assert variables["status"].flags == {"not_defined": 1, "out_of_domain": 0}
     chosen = values["chosen_algorithm"]
-    assert variables["chosen_algorithm"].flags == {
-        "none": (chosen == 0).sum(),
-        "ring": (chosen == 1).sum(),
-        "tree": (chosen == 2).sum(),
-    }
+    assert variables["chosen_algorithm"].flags == dict(
+        none=(chosen == 0).sum(), ring=(chosen == 1).sum(), tree=(chosen == 2).sum()
+    )
     assert describe(stored, ranges=False).variables[0].minimum is None
 
 

@@ -21,16 +21,9 @@ def kernel(name: str, start: float, duration: float, stream: int = 7, **more: An
     """Return a row of the GPU; `more` are arguments, and ``cat``."""
     category = more.pop("cat", "kernel")
     args = {"device": 0, "stream": stream, "correlation": -1, **more}
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 0,
-        "tid": stream,
-        "ts": start,
-        "dur": duration,
-        "args": args,
-    }
+    return dict(
+        ph="X", cat=category, name=name, pid=0, tid=stream, ts=start, dur=duration, args=args
+    )
 
 
 def call(start: float, correlation: int, thread: int = 1, name: str = "cudaLaunchKernel") -> Event:

@@ -30,15 +30,7 @@ def named(pid: int, name: str, tid: int | None = None) -> Event:
 
 
 def row(pid: int, tid: int, name: str, start: float | str, duration: float, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "pid": pid,
-        "tid": tid,
-        "ts": start,
-        "dur": duration,
-        "name": name,
-        "args": args,
-    }
+    return dict(ph="X", pid=pid, tid=tid, ts=start, dur=duration, name=name, args=args)
 
 
 # Two streams of a GPU; the line "XLA Ops" tells what they ran once more, the host another thing.

@@ -90,18 +90,13 @@ def in_pieces(
 
 def sizes(case: LayerOverlap, phase: str) -> tuple[float, float, float]:
     hidden, tp = LLAMA["hidden_size"], case.tp_size
-    inner = {
-        "qkv": (64 + 2 * 8) * 128 / tp,
-        "proj": 64 * 128 / tp,
-        "fc1": 2 * 28672 / tp,
-        "fc2": 28672 / tp,
-    }[case.operator]
+    inner = dict(
+        qkv=(64 + 2 * 8) * 128 / tp, proj=64 * 128 / tp, fc1=2 * 28672 / tp, fc2=28672 / tp
+    )[case.operator]
     out, depth = (inner, hidden) if case.operator in COLUMN else (hidden, inner)
-    return {
-        "fprop": (TOKENS, out, depth),
-        "dgrad": (TOKENS, depth, out),
-        "wgrad": (out, depth, TOKENS),
-    }[phase]
+    return dict(fprop=(TOKENS, out, depth), dgrad=(TOKENS, depth, out), wgrad=(out, depth, TOKENS))[
+        phase
+    ]
 
 
 def collective_time(tp: int, bandwidth: float, parts: int = 1) -> float:

@@ -93,12 +93,9 @@ def test_each_layer_with_each_method(tmp_path: Path, layer: str, method: str) ->
     init = [one for one in only(findings, "init") if ".method" in one[1]]
     runtime = [one for one in only(findings, "runtime") if ".method" in one[1]]
     other = [one for one in only(findings, "runtime", "warning") if ".method" in one[1]]
-    assert (len(init), len(runtime), len(other)) == {
-        "legal": (0, 0, 0),
-        "init_error": (1, 0, 0),
-        "run_error": (0, 1, 0),
-        "runs_as_other": (0, 0, 1),
-    }[level]
+    assert (len(init), len(runtime), len(other)) == dict(
+        legal=(0, 0, 0), init_error=(1, 0, 0), run_error=(0, 1, 0), runs_as_other=(0, 0, 1)
+    )[level]
     assert all(line == 2 for line, _ in (*init, *runtime, *other))
 
 

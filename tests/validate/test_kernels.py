@@ -125,11 +125,9 @@ def test_copies_of_sharded_weights_and_gradients() -> None:
     }
     out, into = measured("copy_out"), measured("copy_in")
     weights = out["elements"]
-    plan |= {
-        "shards": out["ranks"],
-        "dp_gather_bytes": 2.0 * weights,
-        "max_rank_trained_parameters": weights,
-    }
+    plan |= dict(
+        shards=out["ranks"], dp_gather_bytes=2.0 * weights, max_rank_trained_parameters=weights
+    )
     # A layer's weights are gathered twice in a step, its gradients reduced once.
     step = 1e-6 * (2.0 * out["time_us"] + into["time_us"])
     assert derive("sharding_copy_time", plan) == pytest.approx(step, rel=0.06)

@@ -36,9 +36,9 @@ def settings(**texts: str) -> Settings:
             "moe",
             "64 experts top-6 + 2 shared expert_ffn=1408, first layer dense",
             keyed(
-"experts=64 experts_per_token=6 shared_experts=2 expert_ffn_size=1408 "
-"dense_layers=1"
-),
+                "experts=64 experts_per_token=6 shared_experts=2 expert_ffn_size=1408 "
+                "dense_layers=1"
+            ),
         ),
         ("moe", "256 routed experts top-8 first 3 layers dense", {"dense_layers": 3}),
         ("interconnect", "4x100Gb RoCE per node", {"nics_per_node": 4, "card_gigabits": 100}),
@@ -52,8 +52,8 @@ def settings(**texts: str) -> Settings:
             "recompute",
             "selective: mla_up_proj+mlp",
             keyed(
-"recompute_core_attn=0 recompute_mla_up_proj=1 recompute_mlp=1 recompute_moe=None"
-),
+                "recompute_core_attn=0 recompute_mla_up_proj=1 recompute_mlp=1 recompute_moe=None"
+            ),
         ),
         (
             "recompute",
@@ -61,7 +61,7 @@ def settings(**texts: str) -> Settings:
             {"recompute_layernorm": 1, "recompute_moe_act": 1, "recompute_moe": None},
         ),
     ],
-)  # fmt: skip
+)
 def test_words_to_numbers(column: str, text: str, expected: dict[str, float]) -> None:
     found = settings(**{column: text}).numbers
     assert {name: found.get(name) for name in expected} == expected
