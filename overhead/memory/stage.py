@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -543,7 +544,7 @@ def fullest_candidate(first_stage_memory, peak_memory, second_stage_memory, expe
 def _choose(candidate, *values):
     """Return the value of the stage that is the fullest."""
     one, two, three, last = values
-    if all(value is one for value in values):
+    if all(_alike(value, one) for value in values):
         return one
     lowest = xp.min(candidate)
     if lowest == xp.max(candidate):
@@ -553,6 +554,14 @@ def _choose(candidate, *values):
     if three is not two:
         later = xp.where(candidate == 2.0, three, later)
     return xp.where(candidate == 0.0, one, later)
+
+
+def _alike(value: Array, other: Array) -> bool:
+    """Return whether two values are one object, or equal numbers of one cell each."""
+    if value is other:
+        return True
+    single = all(math.prod(xp.shape(one)) == 1 for one in (value, other))
+    return single and bool(xp.all(value == other))
 
 
 def _shapes(values: tuple[Array, ...]) -> tuple[tuple[int, ...], ...]:
