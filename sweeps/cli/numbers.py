@@ -9,7 +9,7 @@ import numpy as np
 
 from overhead.quantity import VOCABULARY, Array
 from sweeps import display
-from sweeps.bands import in_powers_of_two, money, percent, written
+from sweeps.bands import money, percent, written
 from sweeps.spec.units import format_quantity, grouped, in_one_unit, plain
 
 # Below it a predicted time says nothing.
@@ -43,7 +43,7 @@ def exact(name: str, value: Any) -> str:
     return written(name, value)
 
 
-def column(name: str, values: Sequence[Any], *, binary: bool = False) -> tuple[str, list[str]]:
+def column(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
     """Return a column's unit and its values in that one unit, of three digits; "-" is missing."""
     units = VOCABULARY[name].units if name in VOCABULARY else "1"
     if any(isinstance(value, str) for value in values) or units in ("USD", "d", "h"):
@@ -53,7 +53,7 @@ def column(name: str, values: Sequence[Any], *, binary: bool = False) -> tuple[s
         return "%", ["-" if np.isnan(number) else grouped(100.0 * number) for number in numbers]
     if units == "s-1":
         return "tokens/s" if "token" in name else "1/s", [grouped(one) for one in numbers]
-    return in_one_unit(numbers, units, binary=binary and in_powers_of_two(name), write=grouped)
+    return in_one_unit(numbers, units, binary=False, write=grouped)
 
 
 def size_of(value: float | Array) -> str:

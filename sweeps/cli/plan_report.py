@@ -61,9 +61,9 @@ RECOMPUTED = {"none": "-"}
 SCHEDULED = {"one_f_one_b": "1F1B", "interleaved": "interl."}
 
 
-def plan_rows(plans: Sequence[Detail], first: float = 0.0) -> list[list[str]]:
+def plan_rows(plans: Sequence[Detail]) -> list[list[str]]:
     """Return plans as rows of a table, with a header."""
-    base = first or (plans[0]["step_time"] if plans else 1.0)
+    base = plans[0]["step_time"] if plans else 1.0
     unit, per = ("s", 1.0) if base >= 1.0 else ("ms", 1e3)
     # Four digits: layouts are close to each other.
     decimals = max(0, 3 - int(np.floor(np.log10(base * per)))) if np.isfinite(base) else 0

@@ -34,7 +34,6 @@ def layout_of(
     program: Program,
     origins: Origins,
     attrs: Mapping[str, str],
-    extra: Iterable[Column] = (),
     *,
     brief: bool = False,
 ) -> Layout:
@@ -57,7 +56,7 @@ def layout_of(
         coordinates.append(coordinate(name, (), np.array(label), origins.get(name, ())))
     return Layout(
         sizes=dict(program.grid.sizes),
-        coordinates=(*coordinates, *extra),
+        coordinates=tuple(coordinates),
         variables=tuple(
             _variable(program, variable, brief=brief) for variable in program.variables
         ),

@@ -225,11 +225,11 @@ class Settings:
             key = keys_of(framework)[name]
             self.take_number(key.quantity, name, usual=key.usual, why=f"{name} {key.usual:g}")
 
-    def take_switch(self, quantity: str, name: str, value: Any = 1.0, note: str = "") -> bool:
+    def take_switch(self, quantity: str, name: str, value: Any = 1.0) -> bool:
         """Take a value if a setting is there and switched on; return whether it is."""
         on = name in self
         if on:
-            self.take(quantity, value, name, note=note)
+            self.take(quantity, value, name)
         return on
 
     def take_flag(self, quantity: str, name: str, why: str = "", *, off: bool = False) -> bool:

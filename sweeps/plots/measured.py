@@ -307,9 +307,7 @@ class Cloud:
         return np.array([name == group for name in self.groups])
 
 
-def draw_predicted(
-    cloud: Cloud, stem: Path, *, title: str, notes: Sequence[str] = ()
-) -> list[Path]:
+def draw_predicted(cloud: Cloud, stem: Path, *, title: str) -> list[Path]:
     """Draw predicted against measured values, both logarithmic, and their ratio below."""
     with style():
         looks = _looks(cloud)
@@ -320,7 +318,6 @@ def draw_predicted(
             xlabel=xaxis.label,
             ylabel=yaxis.label,
             strip_label=ratio.label,
-            notes=notes,
             strip=_PREDICTED_STRIP,
             panel=_panel(),
         )

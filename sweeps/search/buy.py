@@ -190,11 +190,6 @@ def _best_plan(point: Point) -> Execution | None:
         return None
 
 
-def run_of(point: Point, tokens: float) -> Tried:
-    """Return the best plan at a point with what a run on so many tokens takes."""
-    return Searched().run(point, tokens)
-
-
 def offers(
     points: Mapping[str, Point],
     wish: Wish,

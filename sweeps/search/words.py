@@ -54,11 +54,9 @@ class Effect:
         return "" if self.detail.fits else "does not fit"
 
 
-def effects(
-    detail: Detail, choices: Mapping[str, NDArray[Any]], changed: Sequence[Change] | None = None
-) -> tuple[Effect, ...]:
+def effects(detail: Detail, choices: Mapping[str, NDArray[Any]]) -> tuple[Effect, ...]:
     """Compute what changes of a plan do."""
-    wanted = tuple(changes(detail.plan, choices)) if changed is None else tuple(changed)
+    wanted = tuple(changes(detail.plan, choices))
     plans = [detail.plan.changed(one.numbers, one.labels) for one in wanted]
     before = detail["step_time"] / detail.plan["global_batch_size"]
     found = details(plans, ASKED, check=True)

@@ -45,16 +45,16 @@ class Page:
         return "zh" if self.name.endswith(".zh") else "en"
 
 
-def guide_pages(folder: Path = FOLDER) -> tuple[Page, ...]:
+def guide_pages() -> tuple[Page, ...]:
     """Return the guide's pages: the index, those that it lists, and their translations."""
-    index = (folder / f"{INDEX}.md").read_text(encoding="utf-8")
+    index = (FOLDER / f"{INDEX}.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| \[([^\]]+)\]\((.+?)\.md\)", index, re.MULTILINE)
     known = [(name, short) for short, name in listed]
-    others = sorted({path.stem for path in folder.glob("*.md")} - {INDEX, *dict(known)})
+    others = sorted({path.stem for path in FOLDER.glob("*.md")} - {INDEX, *dict(known)})
     return (
         Page(INDEX, "Contents", index),
         *(
-            Page(name, short, (folder / f"{name}.md").read_text(encoding="utf-8"))
+            Page(name, short, (FOLDER / f"{name}.md").read_text(encoding="utf-8"))
             for name, short in [*known, *((name, "") for name in others)]
         ),
     )

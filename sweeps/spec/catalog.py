@@ -92,9 +92,9 @@ def _split(kind: str, text: str) -> tuple[str, tuple[str, ...]]:
     return (text, ()) if place < 0 else (text[:place], tuple(text[place + 1 :].split("+")))
 
 
-def find_sweep(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Path:
+def find_sweep(name_or_path: StrPath) -> Path:
     """Find a sweep's spec by its name or path, as `find_spec` does."""
-    return find_spec("sweeps", name_or_path, folders)
+    return find_spec("sweeps", name_or_path)
 
 
 def _folders(kind: str, folders: Sequence[StrPath]) -> list[Path]:

@@ -33,9 +33,8 @@ class _Unit(NamedTuple):
     powers: tuple[int, ...]
 
 
-# Base units, in the order of `_Unit.powers`.  UDUNITS has no floating-point operation (they are a
-# plain number there), so where that is wanted a text may name them or not.
-_BASE = ("byte", "second", "joule", "USD", "FLOP")
+# Of byte, second, joule, USD and floating-point operation, as `_Unit.powers`.  UDUNITS has none of
+# the last (they are a plain number there), so where that is wanted a text may name them or not.
 _PLAIN = (0, 0, 0, 0, 0)
 _OPERATIONS = {"1": (0, 0, 0, 0, 1), "1 s-1": (0, -1, 0, 0, 1)}
 

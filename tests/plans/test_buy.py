@@ -28,7 +28,6 @@ from sweeps.search.buy import (
     may_take,
     most_filled,
     offer,
-    run_of,
     sizes,
 )
 from sweeps.search.request import Point
@@ -63,7 +62,7 @@ def test_the_least_number_makes_it_and_the_next_smaller_fails(found: Offer) -> N
     assert "misses" in less.fails(WISH)
     # Each smaller number by itself, too.
     for gpus in range(8, found.least.gpus, 8):
-        assert not run_of(point(gpus=gpus), WISH.tokens).in_time(WISH), gpus
+        assert not Searched().run(point(gpus=gpus), WISH.tokens).in_time(WISH), gpus
 
 
 @pytest.mark.thorough
@@ -85,10 +84,12 @@ def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: 
     smaller = [*itertools.takewhile(lambda gpus: gpus < got.least.gpus, sizes(node, bound))]
     assert got.ruled_out == len({*smaller} - searched)
     for gpus in smaller:
-        assert run_of(question.with_constants(world_size=float(gpus)), tokens).days > days, gpus
+        assert (
+            Searched().run(question.with_constants(world_size=float(gpus)), tokens).days > days
+        ), gpus
     # A deadline that one of them just makes has it as the answer.
     if smaller:
-        other = run_of(question.with_constants(world_size=float(smaller[-1])), tokens)
+        other = Searched().run(question.with_constants(world_size=float(smaller[-1])), tokens)
         late = offer(question, Wish(tokens, other.days), "..").least
         assert late is None or late.gpus <= smaller[-1]
 
@@ -96,7 +97,7 @@ def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: 
 @pytest.mark.thorough
 def test_bounds_rule_out_what_takes_longer_and_nothing_else() -> None:
     for gpus in (8, 24, 32, 40, 56):
-        one = run_of(point(gpus=gpus), 100e9).detail
+        one = Searched().run(point(gpus=gpus), 100e9).detail
         if one is not None:
             assert may_take(point(), [gpus], one["step_time"]) == {gpus}
             assert not may_take(point(), [gpus], 0.5 * one["step_time"])
@@ -229,7 +230,7 @@ def test_a_start_that_no_plan_divides_is_no_end() -> None:
     wish = Wish(long.tokens, least / (830.0 / long.days))
     assert next(sizes(node, _bound(given, wish, "..")[1])) == 840
     assert most_filled(given, 840) == 0.0
-    assert run_of(asked.with_constants(world_size=840.0), wish.tokens).detail is None
+    assert Searched().run(asked.with_constants(world_size=840.0), wish.tokens).detail is None
     got = offer(asked, wish, "dgx-h100")
     assert got.least is not None
     assert got.least.days <= wish.days

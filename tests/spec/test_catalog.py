@@ -243,12 +243,12 @@ def test_the_user_s_folders_come_first(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_sweeps_are_found_by_name_and_path(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('title = "Mine"')
-    assert find_sweep("mine", (tmp_path,)) == tmp_path / "mine.toml"
+    assert find_spec("sweeps", "mine", (tmp_path,)) == tmp_path / "mine.toml"
     assert find_sweep(tmp_path / "mine.toml") == tmp_path / "mine.toml"
     assert "mine" in spec_names("sweeps", (tmp_path,))
-    assert read_toml(find_sweep("mine", (tmp_path,))) == {"title": "Mine"}
+    assert read_toml(find_spec("sweeps", "mine", (tmp_path,))) == {"title": "Mine"}
     with pytest.raises(InputError, match=r"sweep = 'mind': no such sweep; did you mean"):
-        find_sweep("mind", (tmp_path,))
+        find_spec("sweeps", "mind", (tmp_path,))
 
 
 def test_a_file_of_another_name_isn_t_called_missing(
