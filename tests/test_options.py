@@ -29,8 +29,9 @@ BARE = f"{COLLECTIVE} --software none"
 TORUS = f"{BARE} --topology torus"
 PODS = f"{BARE} --topology hierarchical --nodes-per-pod 2 --oversubscription 1.5"
 DENSE = "analysis --model llama3-8b --gpus 32 --tp 2 --pp 2 --seq-len 4096 --micro-batches 8 --json"
-ROUTED = ("analysis --model mixtral-8x7b --gpus 32 --tp 2 --sp --seq-len 4096 --micro-batches 8 "
-          "--json")  # fmt: skip
+ROUTED = (
+    "analysis --model mixtral-8x7b --gpus 32 --tp 2 --sp --seq-len 4096 --micro-batches 8 --json"
+)
 PARAMS = "analysis --topology ring --num-gpus 8 --dp 4 --tp 2 --seq-len 1024 --hidden-size 4096"
 GRID = f"{DENSE} --topology torus --mesh-nx 4"
 # By command and option: what is given, and the line to which it is added where that isn't usual.
@@ -47,16 +48,24 @@ HOPS = "hops --json"
 OVERLAP = "overlap --compute 50ms --comm 40ms --json"
 BUCKETS = f"{OVERLAP} --kind ddp_buckets"
 RING = "overlap --kind ring_exchange --compute 40ms --comm 30ms --ranks 8 --json"
-PRODUCT = ("overlap --kind ring_exchange --rows 8192 --columns 3584 --depth 4096 --comm 1ms "
-           "--ranks 8 --hardware dgx-h100")  # fmt: skip
+PRODUCT = (
+    "overlap --kind ring_exchange --rows 8192 --columns 3584 --depth 4096 --comm 1ms "
+    "--ranks 8 --hardware dgx-h100"
+)
 BULK = "overlap --kind bulk_margin --compute 1ms --comm 900us --sms 132 --num-sm 8 --json"
-LINKED = ("overlap --kind bulk_margin --compute 1ms --M 64MiB --ranks 8 --num-sm 8 --latency 1us "
-          "--bandwidth '300 GB/s' --sm-bandwidth '20 GB/s' --sms 132 --json")  # fmt: skip
-QUEUED = (f"{BULK.replace('bulk_margin', 'bulk_queued')} --rows 8192 --columns 3584 --depth 4096 "
-          "--tile-time 20us")  # fmt: skip
+LINKED = (
+    "overlap --kind bulk_margin --compute 1ms --M 64MiB --ranks 8 --num-sm 8 --latency 1us "
+    "--bandwidth '300 GB/s' --sm-bandwidth '20 GB/s' --sms 132 --json"
+)
+QUEUED = (
+    f"{BULK.replace('bulk_margin', 'bulk_queued')} --rows 8192 --columns 3584 --depth 4096 "
+    "--tile-time 20us"
+)
 STAGES = "overlap --kind pipeline --forward 1ms --backward 2ms --p2p 100us --pp 4 --micro-batches 8"
-FUSED = ("overlap --kind fused_messages --compute 9ms --transfer 3ms --messages 8 "
-         "--message-latency 20us --json")  # fmt: skip
+FUSED = (
+    "overlap --kind fused_messages --compute 9ms --transfer 3ms --messages 8 "
+    "--message-latency 20us --json"
+)
 LESS = "overlap --compute 20ms --comm 40ms --efficiency 0.5"
 OF_OVERLAP: Cases = examples(
     __file__,
@@ -85,25 +94,33 @@ OF_HOPS: Cases = {
 }  # fmt: skip
 NORMAL = "normal all_reduce --M 1KiB:1GiB:x32 --json"
 OF_NORMAL: Cases = {
-    "hardware": "dgx-a100", "ranks": "16", "nodes": ("4", f"{NORMAL} --ranks 16"),
+    "hardware": "dgx-a100",
+    "ranks": "16",
+    "nodes": ("4", f"{NORMAL} --ranks 16"),
     "fabric": ("roce", f"{NORMAL} --ranks 16"),
-    "sizes": ("1MiB", "normal all_reduce --json"), "model": ("llama3-8b", "normal mfu --json"),
+    "sizes": ("1MiB", "normal all_reduce --json"),
+    "model": ("llama3-8b", "normal mfu --json"),
     "precision": ("fp8", "normal mfu --json"),
-}  # fmt: skip
+}
 TRACED = Path(__file__).parent / "data" / "traces"
 HTA = f"trace {TRACED / 'sampled_rank-0.json.gz'} --json"
 OF_TRACES: Cases = {
-    "mode": ("hta", HTA), "include_last_step": ("", f"{HTA} --mode hta"),
-    "patterns": ("own.toml", HTA), "window": ("0:1ms", HTA.replace(" --json", " --plot")),
+    "mode": ("hta", HTA),
+    "include_last_step": ("", f"{HTA} --mode hta"),
+    "patterns": ("own.toml", HTA),
+    "window": ("0:1ms", HTA.replace(" --json", " --plot")),
     "verbose": ("", HTA.replace(" --json", "")),
-}  # fmt: skip
+}
 RUN = "validate memory --source torchtitan_h200 --json"
 OF_VALIDATE: Cases = {
     "kind": ("memory", "validate training --source torchtitan_h200 --json"),
-    "classes": ("none-such", RUN), "sources": ("prime_rl", RUN),
-    "rules": ("own.toml", RUN), "bound": ("0.01", RUN), "strict": ("--bound 0.1%", RUN),
+    "classes": ("none-such", RUN),
+    "sources": ("prime_rl", RUN),
+    "rules": ("own.toml", RUN),
+    "bound": ("0.01", RUN),
+    "strict": ("--bound 0.1%", RUN),
     "verbose": ("", "validate running"),
-}  # fmt: skip
+}
 LOG = "calibrate all_reduce-8x1.log"
 OF_CALIBRATIONS: Cases = {
     "hardware": "dgx-a100", "write": "own.toml", "at": "3MiB", "fabric": "roce", "op": "all_gather",
@@ -114,9 +131,13 @@ OF_CALIBRATIONS: Cases = {
 }  # fmt: skip
 SWEEP = "run small.toml"
 OF_RUNS: Cases = {
-    "settings": "ranks=4", "dry_run": "", "kind": "zarr", "verbose": "", "page": "",
+    "settings": "ranks=4",
+    "dry_run": "",
+    "kind": "zarr",
+    "verbose": "",
+    "page": "",
     "sensitivity": ("time", f"{SWEEP} --set ranks=8"),
-}  # fmt: skip
+}
 TUNED = "tune --model qwen3-0.6b --max-tp-size 2 --operators qkv --output-dir"
 OF_TUNER: Cases = examples(__file__, "of_tuner")
 
@@ -205,9 +226,9 @@ def inputs(tmp_path: Path) -> None:
 
 @pytest.mark.thorough_cases("hops-v", "normal", "window", "te-kind", "te-verbose", every=4)
 @pytest.mark.usefixtures("inputs")
-@pytest.mark.parametrize(("command", "name"), [
-    (command, name) for command in OF_OTHERS for name in options_of(command)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "name"), [(command, name) for command in OF_OTHERS for name in options_of(command)]
+)
 def test_options_of_other_commands(cli: Runner, command: str, name: str) -> None:
     cases, usual = OF_OTHERS[command]
     check(cli, command, cases, usual, name)
@@ -286,10 +307,14 @@ ELSEWHERE = set("model show save batch_size rank_order timeline verbose tree_alg
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("command", "base"), [
-    ("plan", "--model llama3-8b"), ("plan", "--params 70 --objective time"),
-    ("buy", "--model llama3-8b --tokens 1T --days 9"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "base"),
+    [
+        ("plan", "--model llama3-8b"),
+        ("plan", "--params 70 --objective time"),
+        ("buy", "--model llama3-8b --tokens 1T --days 9"),
+    ],
+)
 def test_quantities_are_in_the_question_of(command: str, base: str) -> None:
     """What a quantity does in a plan's step is what it does in an analysis."""
     plain = asked(command, base)
@@ -311,8 +336,10 @@ def test_quantities_are_in_the_question_of(command: str, base: str) -> None:
 BUY = "--model llama3-8b --tokens 1T --days 9"
 
 
-@pytest.mark.parametrize("other", [BUY.replace("1T", "2T"), BUY.replace("9", "8"),
-                                   f"{BUY} --budget 9M", f"{BUY} --capital 9000"])  # fmt: skip
+@pytest.mark.parametrize(
+    "other",
+    [BUY.replace("1T", "2T"), BUY.replace("9", "8"), f"{BUY} --budget 9M", f"{BUY} --capital 9000"],
+)
 def test_options_of_buy_alone(other: str) -> None:
     assert str(asked("buy", other)) != str(asked("buy", BUY))
 

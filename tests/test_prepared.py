@@ -170,7 +170,7 @@ def test_holes_have_reasons(model: Prepared) -> None:
 @pytest.mark.parametrize(
     ("values", "line"),
     examples(__file__, "refusals"),
-)  # fmt: skip
+)
 def test_refusals(model: Prepared, values: dict[str, Any], line: str) -> None:
     model(tp=1)
     with pytest.raises(InputError) as told:

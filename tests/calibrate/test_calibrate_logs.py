@@ -316,7 +316,7 @@ GATHER = log_text(timed([("all_gather", 8, 1)], {}), ("all_gather", 8, 1))
 @pytest.mark.parametrize(
     ("setting", "unknown", "short", "note"),
     examples(__file__, "what_nothing_is_known_of"),
-)  # fmt: skip
+)
 def test_what_nothing_is_known_of(setting: str, unknown: str, short: str, note: str) -> None:
     case = placed(f"{setting}\n{GATHER}")
     assert case.unknown.startswith(unknown)

@@ -171,7 +171,7 @@ def test_the_front_of_plans() -> None:
 @pytest.mark.parametrize(
     ("more", "result"),
     examples(__file__, "what_is_no_front_is_a_fault"),
-)  # fmt: skip
+)
 def test_what_is_no_front_is_a_fault(more: dict[str, Any], result: str) -> None:
     asked = {"quantity": "time", "over": ["ranks"], **more}
     with pytest.raises(InputError, match=result):

@@ -113,7 +113,7 @@ def test_what_long_runs_sustain(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     examples(__file__, "faults_of_what_long_runs_sustain"),
-)  # fmt: skip
+)
 def test_faults_of_what_long_runs_sustain(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert TRAINING.count(old) == 1
     lines = faults(tmp_path, GOOD + TRAINING.replace(old, new))

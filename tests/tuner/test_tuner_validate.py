@@ -31,7 +31,7 @@ def only(findings: list[Finding], level: str, severity: str = "error") -> list[t
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     examples(__file__, "schema"),
-)  # fmt: skip
+)
 def test_schema(tmp_path: Path, text: str, line: int, words: str) -> None:
     (one,) = only(found(tmp_path, text), "schema")
     assert one[0] == line

@@ -101,7 +101,7 @@ def test_rules_of_sources_say_where_that_is_known_from() -> None:
 @pytest.mark.parametrize(
     ("text", "result"),
     examples(__file__, "faults_of_own_rules"),
-)  # fmt: skip
+)
 def test_faults_of_own_rules(tmp_path: Path, text: str, result: str) -> None:
     path = tmp_path / "own.toml"
     path.write_text(text)
