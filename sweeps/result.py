@@ -239,7 +239,9 @@ class Result:
         meanings = str(attrs.get("flag_meanings", "")).split()
         if "flag_masks" in attrs:
             bits = dict(zip(meanings, np.atleast_1d(attrs["flag_masks"]).tolist(), strict=True))
-            return lambda at, status: _named(bits, int(values[at]))
+            return lambda at, status: (
+                " ".join(name for name, bit in bits.items() if int(values[at]) & bit) or "ok"
+            )
         if meanings:
             codes = np.atleast_1d(attrs.get("flag_values", np.arange(len(meanings)))).tolist()
             known = dict(zip(codes, meanings, strict=True))
@@ -258,10 +260,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | bytes):
         return value.decode() if isinstance(value, bytes) else str(value)
     return value.item()
-
-
-def _named(bits: Mapping[str, int], status: int) -> str:
-    return " ".join(name for name, bit in bits.items() if status & bit) or "ok"
 
 
 def _field(column: Column) -> str:

@@ -67,6 +67,8 @@ def plan_rows(plans: Sequence[Detail]) -> list[list[str]]:
     unit, per = ("s", 1.0) if base >= 1.0 else ("ms", 1e3)
     # Four digits: layouts are close to each other.
     decimals = max(0, 3 - int(np.floor(np.log10(base * per)))) if np.isfinite(base) else 0
+    steps = [plan["step_time"] * per for plan in plans]
+    times = [f"{step:,.{decimals}f}" if np.isfinite(step) else "-" for step in steps]
     columns: list[tuple[str, list[str], bool]] = [
         (name, [_degree(plan, name) for plan in plans], shown_always)
         for name, shown_always in (
@@ -91,7 +93,7 @@ def plan_rows(plans: Sequence[Detail]) -> list[list[str]]:
             if all(name in plan.plan.given for plan in plans)
             and len({plan.plan.given[name] for plan in plans}) > 1
         ),
-        (f"step ({unit})", [_fixed(plan["step_time"] * per, decimals) for plan in plans], True),
+        (f"step ({unit})", times, True),
         ("vs first (%)", [_by(plan["step_time"], base) for plan in plans], True),
         ("GB", [f"{plan['peak_memory'] / 1e9:.1f}" for plan in plans], True),
         *(
@@ -132,10 +134,6 @@ def _plan_table(plans: Sequence[Detail]) -> Iterator[str]:
 
 
 _HOW = ("vp", "schedule", "mb", "ZeRO", "sp", "recompute")  # Columns of how a split is run
-
-
-def _fixed(value: float, decimals: int) -> str:
-    return f"{value:,.{decimals}f}" if np.isfinite(value) else "-"
 
 
 def _by(time: float, base: float) -> str:

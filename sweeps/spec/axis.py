@@ -76,7 +76,8 @@ def parse_values(
     found: list[Floats] = []
     for piece in pieces:
         try:
-            found.append(_values(piece, about))
+            ranged = isinstance(piece, str) and ":" in piece
+            found.append(_range(str(piece), about) if ranged else np.array([about.read(piece)]))
         except InputError as error:
             faults += error.faults
         if sum(map(len, found)) > LARGEST_AXIS:
@@ -139,12 +140,6 @@ def _needs_no_unit(part: object) -> bool:
     except ValueError:
         return True  # what can't be read is refused for that
     return not value or not math.isfinite(value)
-
-
-def _values(piece: object, about: _Field) -> Floats:
-    if isinstance(piece, str) and ":" in piece:
-        return _range(piece, about)
-    return np.array([about.read(piece)])
 
 
 def _range(text: str, about: _Field) -> Floats:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import InputError, RunError
-from sweeps.former import renamed
+from sweeps.former import FORMER, renamed
 
 StrPath = str | os.PathLike[str]
 
@@ -38,7 +39,10 @@ def is_file(path: StrPath) -> bool:
 # A search reads the same few files for each number of GPUs.
 @lru_cache(maxsize=256)
 def _parsed(text: str, where: str) -> Any:
-    return renamed(tomllib.loads(text), where)
+    content = tomllib.loads(text)
+    # Few files have a name of before, and all words of one are looked at faster than its tables.
+    today = FORMER.keys().isdisjoint(re.findall(r"\w+", text))
+    return content if today else renamed(content, where)
 
 
 def copied(content: Any) -> Any:

@@ -329,6 +329,8 @@ class _FrameworkFile(FigureReader):
     def _part(self, prefix: str, name: str, title: str, summary: str) -> Framework:
         """Read the tables of the framework or of one of its options."""
         figures = self._figures(f"{prefix}figures", _FIGURES)
+        scalings = LABELS["fp8_scaling"].values
+        self.unknown(f"{prefix}scalings", self.table(f"{prefix}scalings"), scalings)
         return Framework(
             name=name,
             title=title,
@@ -345,14 +347,10 @@ class _FrameworkFile(FigureReader):
             },
             scalings={
                 scaling: self._figures(f"{prefix}scalings.{scaling}", _FIGURES)
-                for scaling in self._known(f"{prefix}scalings", LABELS["fp8_scaling"].values)
+                for scaling in scalings
+                if scaling in self.table(f"{prefix}scalings")
             },
         )
-
-    def _known(self, place: str, names: Sequence[str]) -> Sequence[str]:
-        """Return the keys of a table, all of which have to be among some names."""
-        self.unknown(place, self.table(place), names)
-        return [name for name in names if name in self.table(place)]
 
     def _figures(self, place: str, entries: Mapping[str, Entry]) -> dict[str, Figure]:
         table = self.table(place)
