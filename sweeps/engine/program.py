@@ -379,15 +379,18 @@ class Program:
         memos: dict[frozenset[str], dict[int, Any]] = {}
 
         def value(one: Node) -> Any:
-            if one.given is not None:
-                return cut(one.given, tuple(region))
             memo = memos.get(one.dims)
             if memo is None:
                 memo = memos[one.dims] = self._tried(one.dims, case.fixed)
             known = memo.get(id(one))
             if known is None:
-                assert one.run is not None
-                known = memo[id(one)] = one.run(*[value(x) for x in one.inputs])
+                if one.given is not None:
+                    # One array of each: kernels look at whether inputs are the same.
+                    known = cut(one.given, tuple(region))
+                else:
+                    assert one.run is not None
+                    known = one.run(*[value(x) for x in one.inputs])
+                memo[id(one)] = known
             return known
 
         with settings(self.grid.shape[-1]):
