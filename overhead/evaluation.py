@@ -101,17 +101,28 @@ class Evaluation:
         self.labels = dict(labels or {})
         if algorithm is not None:
             self.labels |= algorithm.labels
-        edition = (REGISTRY.edition, len(ALGORITHMS), threading.get_ident())
-        of = frozenset(self.labels.items()), frozenset(self.given)
-        self.place(graph_of(*of, algorithm, *edition))
-        self._of_a_cell = False
+        self._algorithm, self._of_a_cell = algorithm, False
+        self._builder: Builder | None = None
+        self._values: dict[int, Any] = {}
+
+    @property
+    def builder(self) -> Builder:
+        """What builds its graph: the one that a thread's evaluations share, if it has no other."""
+        if self._builder is None:
+            edition = (REGISTRY.edition, len(ALGORITHMS), threading.get_ident())
+            of = frozenset(self.labels.items()), frozenset(self.given)
+            self.place(graph_of(*of, self._algorithm, *edition))
+        assert self._builder is not None
+        return self._builder
 
     def place(self, builder: Builder) -> None:
         """Evaluate on another graph."""
-        self.builder = builder
-        self._values: dict[int, Any] = {
-            id(node): self.given[name] for name, node in builder.given.items()
-        }
+        self._builder = builder
+        self._values = {id(node): self.given[name] for name, node in builder.given.items()}
+
+    def keep(self, node: Node, value: Any) -> None:
+        """Keep what is known of a node of its graph."""
+        self._values[id(node)] = value
 
     @classmethod
     def of_cell(cls, builder: Builder, values: dict[int, Any]) -> Evaluation:
@@ -119,7 +130,7 @@ class Evaluation:
         numbers = {name: node.given for name, node in builder.given.items()}
         given = {name: number.reshape(()) for name, number in numbers.items() if number is not None}
         found = cls(given, builder.labels)
-        found.builder, found._values, found._of_a_cell = builder, values, True
+        found._builder, found._values, found._of_a_cell = builder, values, True
         return found
 
     @property

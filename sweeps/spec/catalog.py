@@ -179,10 +179,11 @@ def presets_of(framework: str = "", folders: Sequence[StrPath] = ()) -> dict[str
 
 def find_preset(name: str, framework: str = "", folders: Sequence[StrPath] = ()) -> Preset:
     """Find a recipe preset, of a framework where one is given."""
-    known, every = presets_of(framework, folders), presets_of("", folders)
-    own, usual = usual_spelling(name, known), usual_spelling(name, every)
-    if own in known:
+    known = presets_of(framework, folders)
+    if (own := usual_spelling(name, known)) in known:
         return known[own]
+    every = presets_of("", folders)
+    usual = usual_spelling(name, every)
     if usual in every:
         whose = every[usual].framework
         wrong = f"is of {whose}, and the framework is {framework}"

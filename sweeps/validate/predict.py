@@ -27,6 +27,7 @@ from overhead.memory.quantities import RECIPES, Recipe
 from overhead.memory.stage import Derivation, stage_memory
 from overhead.quantity import VOCABULARY
 from overhead.shipped import Usual
+from overhead.together import compute
 from sweeps.bands import change_by, percent
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import MEASURED
@@ -48,6 +49,8 @@ from sweeps.validate.training_rows import Case
 
 Floats = NDArray[np.float64]
 
+# What is told of each step.
+OF_STEPS = ("error_band_low", "error_band_high", "causal_mfu", "step_time")
 # Labels that choose constants, not formulas.
 CHOOSING = ("hardware", "framework", "preset", "precision", "recipe", "fp8_scaling", "fabric")
 
@@ -69,22 +72,26 @@ def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
     load()
     found = Predictions(*np.full((3, len(cases)), np.nan))
     constants = Constants(folders)
+    groups: list[_Group] = []
     for places in _groups(cases):
         first = cases[places[0]]
-        numbers = {
-            name: np.array([cases[place].numbers[name] for place in places])
-            for name in first.numbers
-        }
-        unknown = np.array([float(len(cases[place].assumed)) for place in places])
         try:
-            step = first.kind == "step_time"
-            row = MeasuredRow(
-                numbers | {"unknown_settings": unknown},
-                first.labels,
-                constants.of(first.labels, step=step),
-                constants.library(first.labels)[0] if step else NO_LIBRARY,
-            )
-            *three, least = _values(first, row)
+            row = _row(cases, places, constants)
+            step = None if first.kind == "memory" else row.of_step()
+        except (InputError, MissingQuantities) as error:
+            found.reasons.update(dict.fromkeys(places, str(error).replace("\n", "; ")))
+            continue
+        groups.append(_Group(places, first, row, step))
+    steps = [one for one in groups if one.step is not None]
+    with np.errstate(all="ignore"):
+        compute(
+            [one.step for one in steps if one.step is not None],
+            [(*OF_STEPS, one.first.quantity) for one in steps],
+        )
+    for group in groups:
+        places = group.places
+        try:
+            *three, least = _values(group)
         except (InputError, MissingQuantities) as error:
             found.reasons.update(dict.fromkeys(places, str(error).replace("\n", "; ")))
             continue
@@ -93,9 +100,26 @@ def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
         found.reasons.update(_impossible(cases, places, least))
         for place in places:
             if math.isnan(found.values[place]):
-                nothing = [name for name, value in row.numbers.items() if np.isnan(value).any()]
+                numbers = group.row.numbers
+                nothing = [name for name, value in numbers.items() if np.isnan(value).any()]
                 found.reasons[place] = f"not known: {', '.join(nothing) or 'why'}"
-    return found
+    return replace(found, reasons=dict(sorted(found.reasons.items())))
+
+
+def _row(cases: Sequence[Case], places: Sequence[int], constants: Constants) -> MeasuredRow:
+    """Return cases of equal labels as one configuration, their numbers as arrays."""
+    first = cases[places[0]]
+    numbers = {
+        name: np.array([cases[place].numbers[name] for place in places]) for name in first.numbers
+    }
+    unknown = np.array([float(len(cases[place].assumed)) for place in places])
+    step = first.kind == "step_time"
+    return MeasuredRow(
+        numbers | {"unknown_settings": unknown},
+        first.labels,
+        constants.of(first.labels, step=step),
+        constants.library(first.labels)[0] if step else NO_LIBRARY,
+    )
 
 
 def _impossible(
@@ -122,10 +146,11 @@ def _groups(cases: Sequence[Case]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def _values(case: Case, row: MeasuredRow) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the values of a group like one case, bands' ends, and the least that can be."""
+def _values(group: _Group) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the values of a group, bands' ends, and the least that can be."""
     nothing = np.array(np.nan)
-    if case.kind == "memory":
+    case, row, evaluation = group.first, group.row, group.step
+    if evaluation is None:
         given, labels = row.of_memory(), row.labels
         if labels.get("shapes") == "unknown":
             values = Derivation({**given, "stage": 0.0}, labels)[case.quantity]
@@ -138,7 +163,6 @@ def _values(case: Case, row: MeasuredRow) -> tuple[Floats, Floats, Floats, Float
             return values, nothing, nothing, nothing
         band = Evaluation({"software_kind": given["software_kind"]}, {})
         return values, band["memory_error_band_low"], band["memory_error_band_high"], nothing
-    evaluation = row.of_step()
     with np.errstate(all="ignore"):
         low, high = evaluation["error_band_low"], evaluation["error_band_high"]
         # Masked scores and what is computed again left out: no GPU is faster than that at its peak.
@@ -184,6 +208,16 @@ class MeasuredRow(Statement):
     def take_library(self) -> None:
         """Take the labels of the library that ran; its constants are the machine's."""
         self.labels |= library_labels(self.runs, self.numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Cases that one evaluation serves."""
+
+    places: list[int]  # Among all cases
+    first: Case  # One of them
+    row: MeasuredRow  # All of them
+    step: Evaluation | None  # Of their steps; None of memory
 
 
 # Where a constant stands: ``hardware`` or ``framework``, the file, the generation of GPUs for which

@@ -515,8 +515,9 @@ def settings_of(run: Run, rules: Iterable[Rule]) -> Settings:
     """Return what rules say of a run."""
     found = Settings()
     stated = {NUMBERS.get(name) or name for name in run.numbers}
+    texts: dict[str, str] = {}  # Of columns that were looked at
     for rule in rules:
-        matches = _matches(run, rule)
+        matches = _matches(run, rule, texts)
         if matches is None:
             continue
         found.words |= rule.words
@@ -536,10 +537,13 @@ def settings_of(run: Run, rules: Iterable[Rule]) -> Settings:
     return found
 
 
-def _matches(run: Run, rule: Rule) -> Sequence[re.Match[str]] | None:
+def _matches(run: Run, rule: Rule, texts: dict[str, str]) -> Sequence[re.Match[str]] | None:
     matches = []
     for column, pattern in rule.where.items():
-        match = pattern.search(_text(run, column))
+        text = texts.get(column)
+        if text is None:
+            text = texts[column] = _text(run, column)
+        match = pattern.search(text)
         if match is None:
             return None
         matches.append(match)
