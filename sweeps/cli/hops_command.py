@@ -34,8 +34,10 @@ from sweeps.hop_study.study import (
     find_study,
     from_machine,
     levels_of,
+    of_both,
     on_machine,
     read_study,
+    too_many_ranks,
 )
 from sweeps.hop_study.tables import bodies_of, charts_of, report_lines, result_of
 from sweeps.spec.axis import label_values, names_of, numbers_of
@@ -77,6 +79,13 @@ FLAGS = (
         "Sizes of the per-message curves.",
     ),
 )
+# Options that are lists of numbers, and of what.
+QUANTITIES = {
+    "sequence_length": "sequence_length",
+    "data_parallel": "ranks",
+    "tensor_parallel": "ranks",
+    "message_bytes": "message_bytes",
+}
 
 
 # Figures of machines' links by the level that they are of.
@@ -155,13 +164,12 @@ def _study(given: Hops) -> HopStudy:
     if given["model"] is not None or given["hardware"] is not None:
         changes["title"] = f"{given['model'] or study.model.name} on typed hops"
         changes["summary"] = ""
-    texts = texts_of(given, (option for _, option, _ in FLAGS))
-    several = ("sequence_length", "data_parallel", "tensor_parallel", "message_bytes")
-    for names, option, _ in FLAGS:
-        quantity = {"data_parallel": "ranks", "tensor_parallel": "ranks"}.get(option, option)
-        if texts[option] is None or option not in several:
+    texts = texts_of(given, QUANTITIES)
+    for flags, option, _ in FLAGS:
+        quantity, text = QUANTITIES.get(option), texts.get(option)
+        if quantity is None or text is None:
             continue
-        values = faults.of(numbers_of, quantity, texts[option], names[0])
+        values = faults.of(numbers_of, quantity, text, flags[0])
         if values is not None:
             whole = quantity == "ranks"
             changes[option] = tuple(int(n) for n in values) if whole else values
@@ -290,24 +298,9 @@ def _check_ranks(study: HopStudy) -> None:
         for ranks in values
         if ranks > MOST_RANKS
     ]
-    lines += [
-        fault(flag, ranks, f"'{case.name}' has fewer ranks", f"at most {case.network.ranks}")
-        for case in study.cases
-        for flag, values in wanted.items()
-        for ranks in values
-        if case.network.ranks is not None and ranks > case.network.ranks
-    ]
-    lines += [
-        fault(
-            "--combined",
-            f"tp{tensor}-dp{data}",
-            f"'{case.name}' has fewer ranks",
-            f"at most {case.network.ranks}",
-        )
-        for case in study.cases
-        for tensor, data in study.combined
-        if case.network.ranks is not None and tensor * data > case.network.ranks
-    ]
+    each = {flag: [(ranks, ranks) for ranks in values] for flag, values in wanted.items()}
+    both = {"--combined": of_both(study.combined)}
+    lines += [fault(*wrong) for part in (each, both) for wrong in too_many_ranks(study.cases, part)]
     lines += [
         fault("pipeline", level, f"'{case.name}' has no such level", "a network with more levels")
         for case in study.cases

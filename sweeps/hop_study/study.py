@@ -278,6 +278,26 @@ def parted(network: Hops, level: int) -> tuple[int, int]:
     return 0, (1, (network.ranks or 2) - 1)[level]
 
 
+def too_many_ranks(
+    cases: Sequence[Scenario], wanted: Mapping[str, Sequence[tuple[Any, int]]]
+) -> Iterator[tuple[str, Any, str, str]]:
+    """Yield, as a fault has it, what takes more ranks than a case has.
+
+    What is wanted is by field its values, each with the ranks that it takes.
+    """
+    for case in cases:
+        most = case.network.ranks
+        for field_name, values in wanted.items():
+            for value, ranks in values:
+                if most is not None and ranks > most:
+                    yield field_name, value, f"'{case.name}' has fewer ranks", f"at most {most}"
+
+
+def of_both(pairs: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
+    """Return combinations of tensor and data parallelism, each with its ranks."""
+    return [(f"tp{tensor}-dp{data}", tensor * data) for tensor, data in pairs]
+
+
 def rows_of(study: HopStudy, case: Scenario) -> Iterator[Row]:
     """Yield the rows of the per-strategy table."""
     weights = study.weights(case)
@@ -458,7 +478,9 @@ class _StudyFile(FigureReader):
         lowest = sizes.get("message_bytes", "1 KiB:1 GiB:log21")
         message_bytes = self._values("messages.message_bytes", lowest, "message_bytes")
         levels = self._pipeline(strategies.get("pipeline", {}), cases)
-        self._check_ranks(cases, ranks)
+        wanted = {f"strategies.{name}": [(int(n), int(n)) for n in ranks[name]] for name in ranks}
+        for wrong in too_many_ranks(cases, wanted):
+            self.fault(*wrong)
         if self.faults or not cases:
             return None
         return HopStudy(
@@ -483,12 +505,8 @@ class _StudyFile(FigureReader):
         if None in found or len(found) < len(texts):
             self.fault("strategies.combined", given, "is no combination", '["tp8-dp2"]')
         pairs = tuple(one for one in found if one is not None)
-        for case in cases:
-            for tensor, data in pairs:
-                if case.network.ranks is not None and tensor * data > case.network.ranks:
-                    wrong = f"'{case.name}' has fewer ranks"
-                    allowed = f"at most {case.network.ranks}"
-                    self.fault("strategies.combined", f"tp{tensor}-dp{data}", wrong, allowed)
+        for wrong in too_many_ranks(cases, {"strategies.combined": of_both(pairs)}):
+            self.fault(*wrong)
         return pairs
 
     def _pipeline(self, levels: Any, cases: Sequence[Scenario]) -> dict[str, int]:
@@ -505,15 +523,6 @@ class _StudyFile(FigureReader):
                     wrong = f"'{case.name}' has no such level"
                     self.fault(f"strategies.pipeline.{name}", level, wrong, f"0 to {known - 1}")
         return dict(levels)
-
-    def _check_ranks(self, cases: Sequence[Scenario], ranks: Mapping[str, Any]) -> None:
-        for case in cases:
-            for name, values in ranks.items():
-                for value in values:
-                    if case.network.ranks is not None and value > case.network.ranks:
-                        allowed = f"at most {case.network.ranks}"
-                        wrong = f"'{case.name}' has fewer ranks"
-                        self.fault(f"strategies.{name}", int(value), wrong, allowed)
 
     def _values(self, place: str, given: Any, name: str = "sequence_length") -> Any:
         quantity = VOCABULARY[name]

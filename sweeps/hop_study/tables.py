@@ -33,31 +33,30 @@ PCIE = (
 )
 
 
-def strategy_records(study: HopStudy) -> Iterator[dict[str, Any]]:
-    """Yield a record for each case, layer, strategy and sequence length."""
-    for case in study.cases:
-        for row in rows_of(study, case):
-            for index, length in enumerate(study.sequence_length):
-                sent = float(row.traffic.rank_bytes[index])
-                total = float(row.traffic.total_bytes[index])
-                yield {
-                    "case": case.name,
-                    "hardware": case.where,
-                    "switching": case.switching,
-                    "layer": row.layer,
-                    "layers": study.layers.get(row.layer, 1.0),
-                    "mode": row.mode,
-                    "ranks": row.ranks,
-                    "sequence_length": float(length),
-                    "volume_bytes": sent,
-                    "volume_MB": sent / MB,
-                    "volume_MiB": sent / MIB,
-                    "total_volume_bytes": total,
-                    "total_volume_MB": total / MB,
-                    "total_volume_MiB": total / MIB,
-                    "latency_s": float(row.traffic.time[index]),
-                    "energy_j": float(row.traffic.energy[index]),
-                }
+def strategy_records(study: HopStudy, case: Scenario) -> Iterator[dict[str, Any]]:
+    """Yield a record for each layer, strategy and sequence length of a case."""
+    for row in rows_of(study, case):
+        for index, length in enumerate(study.sequence_length):
+            sent = float(row.traffic.rank_bytes[index])
+            total = float(row.traffic.total_bytes[index])
+            yield {
+                "case": case.name,
+                "hardware": case.where,
+                "switching": case.switching,
+                "layer": row.layer,
+                "layers": study.layers.get(row.layer, 1.0),
+                "mode": row.mode,
+                "ranks": row.ranks,
+                "sequence_length": float(length),
+                "volume_bytes": sent,
+                "volume_MB": sent / MB,
+                "volume_MiB": sent / MIB,
+                "total_volume_bytes": total,
+                "total_volume_MB": total / MB,
+                "total_volume_MiB": total / MIB,
+                "latency_s": float(row.traffic.time[index]),
+                "energy_j": float(row.traffic.energy[index]),
+            }
 
 
 def message_records(study: HopStudy) -> Iterator[dict[str, object]]:
@@ -86,7 +85,10 @@ def bodies_of(study: HopStudy) -> dict[str, Callable[[], Iterable[str]]]:
     """Return the further sections of a study's report."""
     return {
         "communication": lambda: _case_tables(study),
-        "rows": lambda: _message_table(study),
+        # A row for each message and path.
+        "rows": lambda: table_lines(
+            [_message(study, record) for record in message_records(study)], most=1000, keys=2
+        ),
         "formulas": lambda: _derivations(study),
         "defaults": lambda: _links_and_notes(study),
     }
@@ -106,7 +108,7 @@ def report_lines(study: HopStudy) -> Iterator[str]:
         texts = [format_quantity(size, "byte") for size in sizes]
         yield f"gradients of {texts[0]}, activations of {texts[1]}\n"
     yield "\n"
-    yield from table_lines(_paired_rows(study), _text, most=FEW, keys=2)
+    yield from table_lines(_paired_rows(study), most=FEW, keys=2)
     yield "\n"
 
 
@@ -117,25 +119,17 @@ def _case_tables(study: HopStudy) -> Iterator[str]:
     """Yield a table for each case: bytes, time and energy."""
     for case in study.cases:
         yield f"{case.name} ({case.where}, {case.switching.replace('_', ' ')})\n"
-        records = [r for r in strategy_records(study) if r["case"] == case.name]
         # The notebook's own table has both units.
         both = case is study.cases[0]
-        yield from table_lines(
-            [_row(study, r, both=both) for r in records], _text, most=1000, keys=2
-        )
+        rows = [_row(study, record, both=both) for record in strategy_records(study, case)]
+        yield from table_lines(rows, most=1000, keys=2)
         yield "\n"
-
-
-def _message_table(study: HopStudy) -> Iterator[str]:
-    """Yield a row for each message and path."""
-    rows = [_message(study, record) for record in message_records(study)]
-    yield from table_lines(rows, _text, most=1000, keys=2)
 
 
 def _links_and_notes(study: HopStudy) -> Iterator[str]:
     """Yield the links of each case, and what it computes."""
     yield "Links\n"
-    yield from table_lines(_links(study), _text)
+    yield from table_lines(_links(study))
     given = {"gpu_nic_latency", "gpu_nic_energy_per_bit"}
     if any(
         LEVEL_NAMES["gpu_nic"] in one.links.names and not given <= {*one.given}
@@ -150,22 +144,14 @@ def _links_and_notes(study: HopStudy) -> Iterator[str]:
 
 def _answer(study: HopStudy) -> Iterator[str]:
     """Yield which strategy takes longest, then what each further case changes of the first."""
-    first, *others = (
-        [
-            strategy_record
-            for strategy_record in strategy_records(study)
-            if strategy_record["case"] == case.name
-        ]
-        for case in study.cases
-    )
+    first, *others = ([*strategy_records(study, case)] for case in study.cases)
     lines = []
-    for own in (first, *others):
-        one = max(own, key=lambda record: record["latency_s"])
-        time, energy = (
-            format_quantity(one[f"{name}"], unit)
-            for name, unit in (("latency_s", "s"), ("energy_j", "J"))
-        )
-        lines.append(f"{one['layer']} {one['mode']} {time}, {energy} ({own[0]['case']})")
+    for records in (first, *others):
+        longest = max(records, key=lambda record: record["latency_s"])
+        time = format_quantity(longest["latency_s"], "s")
+        energy = format_quantity(longest["energy_j"], "J")
+        what = f"{longest['layer']} {longest['mode']}"
+        lines.append(f"{what} {time}, {energy} ({longest['case']})")
     yield f"longest communication: {'; '.join(lines)} (band not known: no measurements)\n"
     for other in others:
         texts = []
@@ -177,10 +163,6 @@ def _answer(study: HopStudy) -> Iterator[str]:
                 texts.append(f"{both} times {what}" if both != "1" else f"just {what}")
         if texts:
             yield f"  {other[0]['case']}: {', '.join(texts)} of {first[0]['case']}, by strategy\n"
-
-
-def _text(name: str, value: Any) -> str:
-    return str(value)
 
 
 def _links(study: HopStudy) -> Iterator[dict[str, object]]:
@@ -222,7 +204,7 @@ def _row(study: HopStudy, record: dict[str, Any], *, both: bool) -> dict[str, An
 
 def _paired_rows(study: HopStudy) -> Iterator[dict[str, object]]:
     """Yield time and energy of all cases in one row."""
-    by_case = [[r for r in strategy_records(study) if r["case"] == c.name] for c in study.cases]
+    by_case = [strategy_records(study, case) for case in study.cases]
     for rows in zip(*by_case, strict=True):
         first = rows[0]
         row = {"Layer": first["layer"], "Mode": first["mode"], **_length(study, first)}
@@ -269,8 +251,8 @@ def _derivations(study: HopStudy) -> Iterator[str]:
     length = float(study.sequence_length[0])
     for case in study.cases:
         yield f"\nnumbers put in: {case.name}\n"
-        for record in strategy_records(study):
-            if record["case"] == case.name and record["sequence_length"] == length:
+        for record in strategy_records(study, case):
+            if record["sequence_length"] == length:
                 yield from _numbers(study, case, record)
 
 
@@ -329,6 +311,7 @@ def _wrapped(text: str) -> Iterator[str]:
 
 STRATEGY = ("strategy_time", "strategy_energy", "rank_volume", "total_volume")
 MESSAGE = ("path_time", "path_energy")
+WHERE, PASSED_ON = "machine or network", "how links pass a message on"
 
 
 def result_of(
@@ -341,7 +324,8 @@ def result_of(
     """Return a study as a dataset; as records, its strategies or its messages."""
     mixes = _mixes(study)
     labels = [f"{row.layer} {row.mode}" for row in rows_of(study, study.cases[0])]
-    names = [case.name for case in study.cases]
+    cases = study.cases
+    names = [case.name for case in cases]
     coordinates = [
         coordinate("case", ("case",), names, words="case"),
         coordinate("strategy", ("strategy",), labels, words="layer and strategy"),
@@ -353,7 +337,8 @@ def result_of(
         coordinates.append(coordinate("sequence_length", dims[2:], study.sequence_length))
     coordinates += [
         coordinate("message_bytes", ("message_bytes",), study.message_bytes),
-        *(_of_cases(study, name) for name in ("hardware", "switching")),
+        coordinate("hardware", ("case",), [case.where for case in cases], words=WHERE),
+        coordinate("switching", ("case",), [case.switching for case in cases], words=PASSED_ON),
         coordinate("model", (), study.model.name, words="model"),
     ]
     if len(dims) == 2:
@@ -362,6 +347,10 @@ def result_of(
     varying = ("case", "hop_mix", "message_bytes")
     variables = [_variable(study, name, dims, values[name]) for name in STRATEGY]
     variables += [_variable(study, name, varying, values[name]) for name in MESSAGE]
+    if messages:
+        rows = [*message_records(study)]
+    else:
+        rows = [record for case in cases for record in strategy_records(study, case)]
     return of_columns(
         coordinates,
         variables,
@@ -369,7 +358,7 @@ def result_of(
         summary=study.summary,
         spec={"hops": dict(inputs)},
         given=given,
-        rows=list(message_records(study) if messages else strategy_records(study)),
+        rows=rows,
     )
 
 
@@ -386,12 +375,6 @@ def _attrs_of(name: str, declared: Iterable[Formula | Call | None]) -> dict[str,
     if assumed:
         attrs["comment"] = f"Assumes {'; '.join(assumed)}."
     return attrs
-
-
-def _of_cases(study: HopStudy, name: str) -> Column:
-    words = {"hardware": "machine or network", "switching": "how links pass a message on"}
-    values = [case.where if name == "hardware" else case.switching for case in study.cases]
-    return coordinate(name, ("case",), values, words=words[name])
 
 
 def _variable(study: HopStudy, name: str, dims: tuple[str, ...], values: NDArray[Any]) -> Column:
