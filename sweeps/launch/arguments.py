@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
 import math
 import re
 import tomllib
@@ -15,7 +14,7 @@ from typing import Any
 
 from sweeps.launch.setting import Reading, Setting
 from sweeps.launch.shell import HOLE, Word, parsed
-from sweeps.spec.files import shipped
+from sweeps.spec.files import read_rows, shipped
 
 FALSE = frozenset(("false", "no", "off", "0"))
 MOST = 10_000  # layers
@@ -38,9 +37,6 @@ class Key:
 @cache
 def keys_of(framework: str) -> Mapping[str, Key]:
     """Return the settings that a framework knows."""
-    path = shipped("launch") / f"{framework}.csv"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
     return {
         row["argument"]: Key(
             row["value"] == "1",
@@ -48,7 +44,7 @@ def keys_of(framework: str) -> Mapping[str, Key]:
             row.get("quantity") or "",
             float(row.get("usual") or "nan"),
         )
-        for row in rows
+        for row in read_rows(shipped("launch") / f"{framework}.csv")
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import tomllib
@@ -34,6 +35,12 @@ def is_file(path: StrPath) -> bool:
         return Path(path).is_file()
     except (OSError, ValueError):
         return False
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table that comes with the package, below lines of comments."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [*csv.DictReader(line for line in lines if not line.startswith("#"))]
 
 
 # A search reads the same few files for each number of GPUs.

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,8 @@ from numpy.typing import NDArray
 from overhead.compute.matmul import GRADIENTS, LINEAR, product_sizes
 from overhead.evaluation import Evaluation
 from sweeps.errors import refuse
+from sweeps.spec.files import read_rows, shipped
 from sweeps.spec.model import Model
-
-Level = Literal["legal", "runs_as_other", "run_error", "init_error"]
 
 # Linear layers whose weights are split by columns (an all_gather before them), and by rows.
 COLUMN, ROW = ("qkv", "fc1"), ("proj", "fc2")
@@ -86,77 +86,22 @@ HIGHEST_PRIORITY, LOWEST_PRIORITY = -5, 0
 class Legality:
     """Whether a layer can overlap by a method."""
 
-    # ``legal``
-    level: Level
+    level: str  # ``legal``, ``runs_as_other``, ``run_error`` or ``init_error``
     reason: str = ""  # Why; for a legal one what it needs besides, or nothing
 
 
-_LEGAL = Legality("legal")
-_PIPELINE_GATHERS = Legality(
-    "init_error", "pipeline is for a reduce_scatter; this is an all_gather"
-)
-_NO_BULK_GATHER = Legality(
-    "run_error",
-    "the layer's product needs what the all_gather brings: a bulk communicator has no such call",
-)
-_AS_PIPELINE = Legality(
-    "runs_as_other", "the layer asks for a split reduce_scatter: it runs as pipeline"
-)
-_NOT_OFFERED = Legality("init_error", "external is for proj_wgrad and fc2_wgrad alone")
-_NO_WGRAD = Legality(
-    "init_error", "the weight gradient of proj and fc2 has no communication but MXFP8's external"
-)
-_SCATTERED_DGRAD = Legality(
-    "legal",
-    "as reduce_scatter: needs --tp-comm-overlap-rs-dgrad, and no key for the weight gradient",
-)
-_TABLE: dict[tuple[bool, str], dict[str, Legality]] = {
-    (True, "fprop"): {
-        "ring_exchange": _LEGAL,
-        "pipeline": _PIPELINE_GATHERS,
-        "bulk": _NO_BULK_GATHER,
-        "external": _NO_BULK_GATHER,
-    },
-    (True, "dgrad"): {
-        "ring_exchange": _SCATTERED_DGRAD,
-        "pipeline": _SCATTERED_DGRAD,
-        "bulk": _LEGAL,
-        "external": _NOT_OFFERED,
-    },
-    (True, "wgrad"): {
-        "ring_exchange": Legality(
-            "run_error", "the layer asks for a bulk reduce_scatter, which a ring doesn't have"
-        ),
-        "pipeline": Legality(
-            "runs_as_other", "the layer asks for a bulk reduce_scatter: it runs as bulk"
-        ),
-        "bulk": _LEGAL,
-        "external": _NOT_OFFERED,
-    },
-    (False, "fprop"): {
-        "ring_exchange": _LEGAL,
-        "pipeline": _LEGAL,
-        "bulk": _AS_PIPELINE,
-        "external": _AS_PIPELINE,
-    },
-    (False, "dgrad"): {
-        "ring_exchange": _LEGAL,
-        "pipeline": _PIPELINE_GATHERS,
-        "bulk": _NO_BULK_GATHER,
-        "external": _NO_BULK_GATHER,
-    },
-    (False, "wgrad"): {
-        "ring_exchange": _NO_WGRAD,
-        "pipeline": _NO_WGRAD,
-        "bulk": _NO_WGRAD,
-        "external": Legality("legal", "with MXFP8 alone"),
-    },
-}
+@cache
+def _legalities() -> Mapping[tuple[str, str, str], Legality]:
+    rows = read_rows(shipped("tuner") / "legality.csv")
+    return {
+        (row["layers"], row["phase"], row["method"]): Legality(row["level"], row["reason"])
+        for row in rows
+    }
 
 
 def legality(operator: str, phase: str, method: str) -> Legality:
     """Tell whether a layer can overlap by a method."""
-    return _TABLE[operator in COLUMN, phase][method]
+    return _legalities()["columns" if operator in COLUMN else "rows", phase, method]
 
 
 def phase_collective(operator: str, phase: str) -> str:

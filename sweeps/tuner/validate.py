@@ -22,6 +22,7 @@ from sweeps.tuner.userbuffers import (
     NEWEST,
     REDUCE_SCATTER,
     SINCE,
+    Legality,
     Version,
     collective_of,
     default_method,
@@ -83,6 +84,33 @@ class Layer:
         """Return whether a flag is set."""
         return bool(self.values.get(key, default))
 
+    def value(self, key: str, tp_size: int = 2) -> Any:
+        """Return a key's value: as written, or Transformer Engine's default of this layer."""
+        return self.values.get(key, default_values(self.name, tp_size)[key])
+
+    @property
+    def legality(self) -> Legality:
+        """Whether it can overlap by its method."""
+        return legality(self.operator, self.phase, self.method)
+
+    @property
+    def collective(self) -> str:
+        """What it communicates by its method."""
+        return collective_of(self.operator, self.phase, self.method)
+
+    def wrong(
+        self, level: str, severity: Severity, key: str, value: object, wrong: str, allowed: str
+    ) -> Finding:
+        """Return what is wrong with the value of a key, at its line."""
+        text = fault(f"{self.name}.{key}", value, wrong, allowed)
+        return Finding(level, severity, text, self.line(key))
+
+    def wrong_method(self, level: str, severity: Severity) -> Finding:
+        """Return that it can't overlap by its method, and by which it can."""
+        good = [m for m in METHODS if legality(self.operator, self.phase, m).level == "legal"]
+        reason, allowed = self.legality.reason, " or ".join(good)
+        return self.wrong(level, severity, "method", self.method, reason, allowed)
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -111,19 +139,15 @@ def init_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:
     """Yield what stops when communicators are made."""
     for layer in layers.values():
         yield from _too_new(layer, setting.version)
-        found = legality(layer.operator, layer.phase, layer.method)
-        if found.level == "init_error":
-            text = fault(f"{layer.name}.method", layer.method, found.reason, _allowed(layer))
-            yield Finding("init", "error", text, layer.line("method"))
+        if layer.legality.level == "init_error":
+            yield layer.wrong_method("init", "error")
         elif layer.operator in COLUMN and layer.phase == "dgrad" and layer.method != "bulk":
             yield from _scattered(layers, layer)
-        wanted = collective_of(layer.operator, layer.phase, layer.method) == REDUCE_SCATTER
-        if "is_reduce_scatter" in layer.values and layer.on("is_reduce_scatter") != wanted:
-            what = REDUCE_SCATTER if wanted else ALL_GATHER
-            wrong = f"the layer has a {what} here"
-            value = int(layer.on("is_reduce_scatter"))
-            text = fault(f"{layer.name}.is_reduce_scatter", value, wrong, f"{int(wanted)}")
-            yield Finding("init", "error", text, layer.line("is_reduce_scatter"))
+        key, wanted = "is_reduce_scatter", layer.collective == REDUCE_SCATTER
+        if key in layer.values and layer.on(key) != wanted:
+            wrong = f"the layer has a {layer.collective} here"
+            value = int(layer.on(key))
+            yield layer.wrong("init", "error", key, value, wrong, f"{int(wanted)}")
         if layer.on("atomic_gemm"):
             yield from _atomic(layers, layer, setting)
 
@@ -138,11 +162,6 @@ def _too_new(layer: Layer, version: Version) -> Iterator[Finding]:
             wrong = f"Transformer Engine {shown_version(version)} doesn't take it, and stops"
             text = f"{layer.name}.{key}: {wrong}; leave it out, or {shown_version(first)}"
             yield Finding("schema", "error", text, layer.line(key))
-
-
-def _allowed(layer: Layer) -> str:
-    good = [m for m in METHODS if legality(layer.operator, layer.phase, m).level == "legal"]
-    return f"{' or '.join(good)}"
 
 
 def _scattered(layers: Layers, layer: Layer) -> Iterator[Finding]:
@@ -160,30 +179,28 @@ def _scattered(layers: Layers, layer: Layer) -> Iterator[Finding]:
 
 
 def _atomic(layers: Layers, layer: Layer, setting: Setting) -> Iterator[Finding]:
-    name, line = f"{layer.name}.atomic_gemm", layer.line("atomic_gemm")
+    key = "atomic_gemm"
     if setting.precision == "bf16":
-        yield Finding("init", "error", fault(name, 1, "is for FP8 alone", "0 in bf16"), line)
+        yield layer.wrong("init", "error", key, 1, "is for FP8 alone", "0 in bf16")
     for pair in _PAIRS:
         if layer.name not in pair:
             continue
         both = [layers.get(one) for one in pair]
         if not all(o and o.on("atomic_gemm") and o.method == "ring_exchange" for o in both):
             wrong = f"needs {' and '.join(pair)} both with it, and both as ring_exchange"
-            yield Finding("init", "error", fault(name, 1, wrong, "0, or both so"), line)
+            yield layer.wrong("init", "error", key, 1, wrong, "0, or both so")
     if layer.method in {"bulk", "external"}:
-        text = fault(name, 1, f"{layer.method} ignores it", "0")
-        yield Finding("init", "warning", text, line)
+        yield layer.wrong("init", "warning", key, 1, f"{layer.method} ignores it", "0")
 
 
 def runtime_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:
     """Yield what stops, or isn't what is meant, when layers run."""
     yield from _sizes(setting)
     for layer in layers.values():
-        found = legality(layer.operator, layer.phase, layer.method)
-        if found.level in {"run_error", "runs_as_other"}:
-            severity = "error" if found.level == "run_error" else "warning"
-            text = fault(f"{layer.name}.method", layer.method, found.reason, _allowed(layer))
-            yield Finding("runtime", severity, text, layer.line("method"))  # type: ignore[arg-type]
+        if layer.legality.level == "run_error":
+            yield layer.wrong_method("runtime", "error")
+        elif layer.legality.level == "runs_as_other":
+            yield layer.wrong_method("runtime", "warning")
         yield from _multiprocessors(layer)
         yield from _set_aside(layer)
         yield from _inherited(layer, setting)
@@ -191,12 +208,11 @@ def runtime_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:
         if layer.on("aggregate"):
             yield from _aggregate(layer, setting)
         if "fp8_buf" in layer.values and layer.method != "pipeline":
-            gathers = collective_of(layer.operator, layer.phase, layer.method) == ALL_GATHER
+            gathers = layer.collective == ALL_GATHER
             if layer.on("fp8_buf") != gathers:
                 wrong = "only pipeline heeds it, elsewhere it follows from the layer"
                 value = int(layer.on("fp8_buf"))
-                text = fault(f"{layer.name}.fp8_buf", value, wrong, f"{int(gathers)}")
-                yield Finding("runtime", "warning", text, layer.line("fp8_buf"))
+                yield layer.wrong("runtime", "warning", "fp8_buf", value, wrong, f"{int(gathers)}")
 
 
 def _sizes(setting: Setting) -> Iterator[Finding]:
@@ -219,14 +235,13 @@ def _multiprocessors(layer: Layer) -> Iterator[Finding]:
     count = layer.values.get("num_sm")
     if count is None:
         return
-    name, line = f"{layer.name}.num_sm", layer.line("num_sm")
     if count > MOST_SMS:
         wrong = f"userbuffers have room for {MOST_SMS}, and nothing checks it"
-        yield Finding("runtime", "error", fault(name, count, wrong, f"1 to {MOST_SMS}"), line)
-    cluster = layer.values.get("cga_size", default_values(layer.name, 2)["cga_size"])
+        yield layer.wrong("runtime", "error", "num_sm", count, wrong, f"1 to {MOST_SMS}")
+    cluster = layer.value("cga_size")
     if layer.method != "ring_exchange" and count % cluster:
         wrong = f"is not a multiple of cga_size {cluster}, so clusters are of 1"
-        yield Finding("runtime", "warning", fault(name, count, wrong, "a multiple"), line)
+        yield layer.wrong("runtime", "warning", "num_sm", count, wrong, "a multiple")
 
 
 def _set_aside(layer: Layer) -> Iterator[Finding]:
@@ -236,13 +251,11 @@ def _set_aside(layer: Layer) -> Iterator[Finding]:
     a kernel of one block only signals), whereas set_sm_margin takes num_sm from each of its
     products (comm_gemm_overlap.cpp, _math_sms). With use_ce 0 kernels of num_sm blocks carry them.
     """
-    usual = default_values(layer.name, 2)
-    values = {key: layer.values.get(key, usual[key]) for key in ("num_sm", "set_sm_margin")}
-    count = values["num_sm"]
+    count = layer.value("num_sm")
     ring = layer.method == "ring_exchange" and layer.on("use_ce", default=True)
     if not ring or layer.on("atomic_gemm") or count < 2:
         return
-    if values["set_sm_margin"]:
+    if layer.value("set_sm_margin"):
         key, value, right = "set_sm_margin", 1, "set_sm_margin 0, num_sm 1"
         wrong = f"takes {count} SMs from each product, and a ring's copy engines don't use them"
     elif "num_sm" in layer.values:
@@ -250,8 +263,7 @@ def _set_aside(layer: Layer) -> Iterator[Finding]:
         wrong = "a ring ignores it: copy engines carry its chunks"
     else:
         return
-    text = fault(f"{layer.name}.{key}", value, wrong, right)
-    yield Finding("runtime", "warning", text, layer.line(key))
+    yield layer.wrong("runtime", "warning", key, value, wrong, right)
 
 
 def _inherited(layer: Layer, setting: Setting) -> Iterator[Finding]:
@@ -269,27 +281,25 @@ def _inherited(layer: Layer, setting: Setting) -> Iterator[Finding]:
 def _parts(layer: Layer, setting: Setting) -> Iterator[Finding]:
     if layer.method != "pipeline":
         return
-    parts = layer.values.get("num_splits", default_values(layer.name, 2)["num_splits"])
+    parts = layer.value("num_splits")
     key = layer.operator if layer.phase == "fprop" else f"{layer.operator}_dgrad"
     outputs = setting.outputs.get(key)
     if outputs is not None and outputs % parts:
         wrong = f"the product's {outputs} outputs can't be split so"
-        text = fault(f"{layer.name}.num_splits", parts, wrong, "a divisor")
-        yield Finding("runtime", "error", text, layer.line("num_splits"))
+        yield layer.wrong("runtime", "error", "num_splits", parts, wrong, "a divisor")
 
 
 def _aggregate(layer: Layer, setting: Setting) -> Iterator[Finding]:
-    name, line = f"{layer.name}.aggregate", layer.line("aggregate")
-    gathers = collective_of(layer.operator, layer.phase, layer.method) == ALL_GATHER
-    if layer.method != "ring_exchange" or not gathers:
-        text = fault(name, 1, "only a ring's all_gather heeds it", "0")
-        yield Finding("runtime", "warning", text, line)
+    severity: Severity = "warning"
+    if layer.method != "ring_exchange" or layer.collective != ALL_GATHER:
+        wrong = "only a ring's all_gather heeds it"
     elif setting.tp_size == 2:
         wrong = "two ranks overlap nothing so: the only chunk that comes is waited for first"
-        yield Finding("runtime", "warning", fault(name, 1, wrong, "0"), line)
     elif setting.tp_size is not None and setting.tp_size % 2:
-        text = fault(name, 1, "two chunks at a time need an even number of ranks", "0")
-        yield Finding("runtime", "error", text, line)
+        severity, wrong = "error", "two chunks at a time need an even number of ranks"
+    else:
+        return
+    yield layer.wrong("runtime", severity, "aggregate", 1, wrong, "0")
 
 
 # A configuration as a user wrote it: YAML with the lines that things stand on.
@@ -421,8 +431,7 @@ def read_layers(file: YamlFile) -> tuple[dict[str, Layer], list[Finding]]:
             text = fault(entry.key, entry.value, wrong, "give its keys, or leave the layer out")
             findings.append(Finding("schema", "error", text, entry.line))
         else:
-            found = list(_of_layer(entry))
-            findings += found
+            findings += _of_layer(entry)
             layers[entry.key] = _layer(entry)
     return layers, findings
 
