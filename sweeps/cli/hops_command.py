@@ -164,7 +164,7 @@ def _study(given: Hops) -> HopStudy:
     if given["model"] is not None or given["hardware"] is not None:
         changes["title"] = f"{given['model'] or study.model.name} on typed hops"
         changes["summary"] = ""
-    texts = texts_of(given, QUANTITIES)
+    texts = texts_of(given, (option for _, option, _ in FLAGS))
     for flags, option, _ in FLAGS:
         quantity, text = QUANTITIES.get(option), texts.get(option)
         if quantity is None or text is None:

@@ -88,14 +88,6 @@ FLAGS = {
     "output_dir": ("--output-dir", "--save"),
     "tp_size": ("--tp-size", "--tp"),
 }
-RATES = (
-    "sms",
-    "bandwidth",
-    "copy_engine_bandwidth",
-    "latency",
-    "launch_time",
-    "sm_bandwidth",
-)
 MOST_SMS = 10_000  # a hundred GPUs' worth: beyond it counts aren't worth trying one by one
 WHOLE = ("max_tp_size", "tp_size", "max_token_len", "min_num_sm", "max_num_sm")
 SHARES = ("tolerance", "overlap_threshold")
@@ -169,7 +161,7 @@ def number_of(option: str, text: str, units: str = "1", *, whole: bool = False) 
 def config_of(given: Given) -> TPOverlapTunerConfig:
     """Return what is to be tuned."""
     faults, limits = Faults(), {"tolerance": "1", "timeout": "s"}
-    every = texts_of(given, (*NAMES, *WHOLE, *limits, *RATES))
+    every = texts_of(given, (*NAMES, *WHOLE, *limits, *CHANGEABLE))
     texts = {name: text for name, text in every.items() if text is not None}
     found: dict[str, Any] = {name: texts[name] for name in NAMES if name in texts}
     rates: dict[str, float] = {}
@@ -181,7 +173,7 @@ def config_of(given: Given) -> TPOverlapTunerConfig:
             if value is not None and value < 0.0:
                 faults.add(_flag(name), text, "isn't allowed", "from 0")
             found[name] = value
-        elif name in RATES:
+        elif name in CHANGEABLE:
             rate = faults.of(number_of, name, text, CHANGEABLE[name])
             if rate is not None and not (rate > 0.0 or (name == "latency" and rate == 0.0)):
                 faults.add(_flag(name), text, "isn't allowed", "above 0")
@@ -291,7 +283,7 @@ INSTEAD: dict[str, set[str]] = {
         *NAMES,
         *WHOLE,
         *SHARES,
-        *RATES,
+        *CHANGEABLE,
         "model_name",
         "operators",
         "sm_margin",

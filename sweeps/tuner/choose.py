@@ -233,19 +233,11 @@ def _together(
         result = chosen.get(f"{operator}_{phase}")
         if result is not None:
             for k, own in enumerate(result.passes):
-                total[k] = _shifted(total[k], own, base[k])
+                total[k] = total[k] + own - base[k]
     if known.baselines[operator].source == "traces":
         # Gains that were measured one by one add up to no more than there was to hide.
         total = [replace(t, overlap=min(t.overlap, t.gemm, t.comm)) for t in total]
     return total[0], total[1]
-
-
-def _shifted(total: PassTimes, own: PassTimes, base: PassTimes) -> PassTimes:
-    names = ("gemm", "comm", "overlap", "other", "gemm_events", "comm_events")
-    changed = {
-        name: getattr(total, name) + getattr(own, name) - getattr(base, name) for name in names
-    }
-    return PassTimes(**changed)
 
 
 # What a tuning comes to, in words: which overlap to use, and where none pays.
@@ -255,13 +247,7 @@ def _shifted(total: PassTimes, own: PassTimes, base: PassTimes) -> PassTimes:
 class Recommendation:
     """How one layer should overlap on so many ranks."""
 
-    tp_size: int  # Tensor-parallel ranks
-    operator: str  # The layer
-    phase: str
-    config_id: str  # The case whose configuration it is
-    method: str  # Userbuffers' method
-    aggregate: int  # Of a ring; of the other methods
-    num_sm: int
+    case: LayerOverlap  # Whose configuration it is
     overlap_of_shorter: float  # Overlap of the layer's pass, with all that was chosen
     saved: float  # Time that it saves the layer, forward and backward, in seconds
     speedup: float  # Time without any overlap by the time with this one
@@ -271,40 +257,40 @@ class Recommendation:
     other_saved: float = float("nan")  # What that saves, in seconds
 
     def __str__(self) -> str:
-        how = _how(self.method, self.aggregate, self.num_sm)
-        text = f"TP={self.tp_size} {self.operator} {self.phase}: {how}, "
+        case = self.case
+        text = f"TP={case.tp_size} {case.operator} {case.phase}: {_how(case)}, "
         text += f"overlap {self.overlap_of_shorter:.2f}"
         if not math.isnan(self.saved):
             text += f", {self.saved * 1e6:+,.1f} µs saved, {self.speedup:.3f}x"
         if self.other is not None:
-            how = _how(self.other.method, self.other.aggregate, self.other.num_sm)
-            text += f"; {how} would save {self.other_saved * 1e6:,.1f} µs"
+            text += f"; {_how(self.other)} would save {self.other_saved * 1e6:,.1f} µs"
         return f"{text}; {self.reason}" if self.reason else text
 
     def cells(self) -> list[str]:
         """Return it as a row of a table: its layer, pass, gain and method."""
-        known = not math.isnan(self.saved)
+        case, known = self.case, not math.isnan(self.saved)
         return [
-            self.operator,
-            self.phase,
+            case.operator,
+            case.phase,
             f"{self.saved * 1e6:,.0f}" if known else "-",
             f"{self.speedup:.2f}x" if known else "-",
             f"{100.0 * self.overlap_of_shorter:.0f}",
-            self.method if self.effective else f"{self.method} (not effective)",
-            "-" if self.method == "ring_exchange" else f"{self.num_sm:g}",
+            case.method if self.effective else f"{case.method} (not effective)",
+            "-" if case.method == "ring_exchange" else f"{case.num_sm:g}",
         ]
 
     def record(self) -> dict[str, Any]:
         """Return it as the report has it."""
-        ring = self.method == "ring_exchange"
+        case = self.case
+        ring = case.method == "ring_exchange"
         return {
-            "config_id": self.config_id,
-            "tp_size": self.tp_size,
-            "operator": self.operator,
-            "phase": self.phase,
-            "overlap_method": self.method,
-            "aggregate": self.aggregate if ring else None,
-            "num_sm": None if ring else self.num_sm,
+            "config_id": case.config_id,
+            "tp_size": case.tp_size,
+            "operator": case.operator,
+            "phase": case.phase,
+            "overlap_method": case.method,
+            "aggregate": case.aggregate if ring else None,
+            "num_sm": None if ring else case.num_sm,
             "overlap_of_shorter": self.overlap_of_shorter,
             "saved_time_us": round(self.saved * 1e6, 6),
             "speedup": self.speedup,
@@ -315,9 +301,10 @@ class Recommendation:
         }
 
 
-def _how(method: str, aggregate: int, num_sm: int) -> str:
-    own = f"aggregate {aggregate}" if method == "ring_exchange" else f"num_sm {num_sm}"
-    return f"{method} ({own})"
+def _how(case: LayerOverlap) -> str:
+    ring = case.method == "ring_exchange"
+    own = f"aggregate {case.aggregate}" if ring else f"num_sm {case.num_sm}"
+    return f"{case.method} ({own})"
 
 
 def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendation]:
@@ -325,36 +312,30 @@ def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendatio
     found = []
     for choice in choices:
         for layer, result in choice.layers.items():
-            case = result.case
-            base = choice.baselines.get(case.operator)
-            saved = float("nan") if base is None else base.e2e - result.e2e
+            base = choice.baselines.get(result.case.operator)
             ratio = float(result.own.ratio) if base is None else choice.ratio(layer)
+            if base is None:
+                found.append(
+                    Recommendation(result.case, ratio, math.nan, math.nan, False, NO_BASELINE)
+                )
+                continue
+            saved = base.e2e - result.e2e
             reasons = [choice.reasons[layer]] if layer in choice.reasons else []
             if ratio < threshold:
                 reasons.append(f"overlap below {threshold:g}")
             if saved <= 0.0:
                 reasons.append("slower than without overlap")
-            if base is None:
-                reasons = [NO_BASELINE]
-            effective = ratio >= threshold and saved > 0.0
-            speedup = float("nan") if base is None else base.e2e / result.e2e
-            other = None if base is None else choice.others.get(layer)
+            other = choice.others.get(layer)
             found.append(
                 Recommendation(
-                    case.tp_size,
-                    case.operator,
-                    case.phase,
-                    case.config_id,
-                    case.method,
-                    case.aggregate,
-                    case.num_sm,
+                    result.case,
                     ratio,
                     saved,
-                    speedup,
-                    effective,
+                    base.e2e / result.e2e,
+                    ratio >= threshold and saved > 0.0,
                     "; ".join(reasons),
                     None if other is None else other.case,
-                    float("nan") if base is None or other is None else base.e2e - other.e2e,
+                    math.nan if other is None else base.e2e - other.e2e,
                 )
             )
     return found

@@ -284,6 +284,11 @@ class PassTimes:
             *(getattr(self, one.name) + getattr(more, one.name) for one in fields(self))
         )
 
+    def __sub__(self, less: PassTimes) -> PassTimes:
+        return PassTimes(
+            *(getattr(self, one.name) - getattr(less, one.name) for one in fields(self))
+        )
+
     def at(self, place: Any) -> PassTimes:
         """Return the times of one of many cases."""
         return PassTimes(*(float(getattr(self, one.name)[place]) for one in fields(self)))
@@ -375,11 +380,6 @@ class CaseTimes:
 
 def _micro(seconds: Any) -> float:
     return round(float(seconds) * _MICRO, 6)
-
-
-def records(results: Any) -> list[dict[str, object]]:
-    """Return results as records."""
-    return [result.record() for result in results]
 
 
 Floats = NDArray[np.float64]

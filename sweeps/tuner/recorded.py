@@ -15,10 +15,9 @@ import shlex
 import signal
 import string
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,13 +48,6 @@ _GEMM, _COMM = CLASSES.index("gemm"), CLASSES.index("communication")
 NEITHER, FORWARD, BACKWARD = -1, 0, 1
 
 Passes = tuple[PassTimes, PassTimes]
-
-
-class _Found(NamedTuple):
-    """What a case's traces say: its passes, or why there are none, and what to know of them."""
-
-    passes: Passes | None
-    note: str
 
 
 def case_folder(folder: Path) -> Path:
@@ -89,30 +81,22 @@ def read_folder(
             # A name with a phase is about that phase, and comes before one without.
             if case not in by_case or case.config_id == name:
                 by_case[case] = name
+    more = [case for case in by_case if case not in cases and case.legality.level == "legal"]
     patterns = load_patterns()
-    read: dict[str, _Found] = {}
+    read: dict[str, CaseTimes] = {}
     results = []
-    for case in _wanted(cases, by_case):
+    for case in (*cases, *more):
         found = by_case.get(case) or by_case.get(_twin(case))
         if found is None:
             results.append(CaseTimes(case, "missing", f"there is not a folder {case.config_id}"))
             continue
         if found not in read:
-            read[found] = _read(root / found, case, patterns, config)
-        results.append(_result(case, read[found]))
+            read[found] = read_case(root / found, case, config, patterns)
+        results.append(replace(read[found], case=case))
     results = _plausible(results)
     odd = [name for name in names if not cases_of[name]]
     notes = [f"{name}: isn't the name of a case; left out" for name in odd]
     return results, notes
-
-
-def _wanted(
-    cases: Sequence[LayerOverlap], by_case: Iterable[LayerOverlap]
-) -> Iterator[LayerOverlap]:
-    yield from cases
-    for case in by_case:
-        if case not in cases and case.legality.level == "legal":
-            yield case
 
 
 def _twin(case: LayerOverlap) -> LayerOverlap:
@@ -121,13 +105,6 @@ def _twin(case: LayerOverlap) -> LayerOverlap:
         return case.same_as
     other = LayerOverlap(case.tp_size, case.operator, case.phase, case.method, 1, case.num_sm)
     return other if other.same_as == case else case
-
-
-def read_case(
-    folder: Path, case: LayerOverlap, config: TPOverlapTunerConfig | None = None
-) -> CaseTimes:
-    """Analyse the traces of one case."""
-    return _result(case, _read(folder, case, load_patterns(), config))
 
 
 def _plausible(results: Sequence[CaseTimes]) -> list[CaseTimes]:
@@ -157,20 +134,16 @@ def _shorter(one: CaseTimes, bases: Mapping[tuple[int, str], Passes]) -> str:
     return ""
 
 
-def _result(case: LayerOverlap, found: _Found) -> CaseTimes:
-    if found.passes is None:
-        status = "missing" if found.note.startswith("no trace") else "failed"
-        return CaseTimes(case, status, found.note)  # type: ignore[arg-type]
-    forward, backward = found.passes
-    return CaseTimes(case, "done", found.note, forward, backward, "traces")
-
-
-def _read(
-    folder: Path, case: LayerOverlap, patterns: Patterns, config: TPOverlapTunerConfig | None
-) -> _Found:
-    files = trace_files(folder)
+def read_case(
+    folder: Path,
+    case: LayerOverlap,
+    config: TPOverlapTunerConfig | None = None,
+    patterns: Patterns | None = None,
+) -> CaseTimes:
+    """Analyse the traces of one case, and refuse those that can't be what its name says."""
+    files, patterns = trace_files(folder), patterns or load_patterns()
     if not files:
-        return _Found(None, f"no trace (*.json, *.json.gz) in {folder.name}")
+        return CaseTimes(case, "missing", f"no trace (*.json, *.json.gz) in {folder.name}")
     ranks: list[Passes] = []
     notes: list[str] = []
     for path in files:
@@ -180,16 +153,17 @@ def _read(
                 ranks.append(passes)
                 notes += text
         except InputError as error:
-            return _Found(None, error.faults[0])
+            return CaseTimes(case, "failed", error.faults[0])
     if case.is_baseline and any("userbuffers ran" in note for note in notes):
-        return _Found(None, "userbuffers ran in it: this is no case without overlap")
+        wrong = "userbuffers ran in it: this is no case without overlap"
+        return CaseTimes(case, "failed", wrong)
     wrong = next((note for note in notes if note in _REFUSED), "")
     slowest = max(ranks, key=lambda one: float(one[0].e2e + one[1].e2e))
     if config is not None and not wrong:
         wrong = _of_other_shape(files, case, config) or _of_other_product(slowest, case, config)
     if wrong:
-        return _Found(None, wrong)
-    return _Found(slowest, "; ".join(dict.fromkeys(notes)))
+        return CaseTimes(case, "failed", wrong)
+    return CaseTimes(case, "done", "; ".join(dict.fromkeys(notes)), *slowest, "traces")
 
 
 def _of_trace(trace: Trace, case: LayerOverlap, patterns: Patterns) -> tuple[Passes, list[str]]:
@@ -477,10 +451,7 @@ class Runner:
         name = case.run_id
         if name not in self.known:
             self.known[name] = self._run(case.same_as)
-        found = self.known[name]
-        return CaseTimes(
-            case, found.status, found.reason, found.forward, found.backward, found.source
-        )
+        return replace(self.known[name], case=case)
 
     def _run(self, case: LayerOverlap) -> CaseTimes:
         folder = self.folder / case.run_id

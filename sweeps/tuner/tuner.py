@@ -27,7 +27,7 @@ from sweeps.spec.units import without_infinities
 from sweeps.store.publish import write_whole
 from sweeps.tuner.benefit import BenefitStudy, benefit, fields_of, records_of
 from sweeps.tuner.choose import ALIKE, Choice, Recommendation, Scaling, choose, recommend, scale
-from sweeps.tuner.predict import ASSUMPTIONS, CaseTimes, best_count, bracket, predict, records
+from sweeps.tuner.predict import ASSUMPTIONS, CaseTimes, best_count, bracket, predict
 from sweeps.tuner.recorded import Runner, read_folder, write_case
 from sweeps.tuner.settings import Companion, TPOverlapTunerConfig, companion_of, yaml_of
 from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, PHASES, LayerOverlap, base_cases
@@ -101,7 +101,7 @@ class TuningReport:
             "config": self.config.record(),
             "overlap_threshold": self.threshold,
             "counts": dict(Counter(result.status for result in self.results)),
-            "cases": records(self.results),
+            "cases": [result.record() for result in self.results],
             "best_configs": {str(c.tp_size): _choice(c, self.companion(c)) for c in self.choices},
             "best_tp_size": self.best.tp_size,
             "verdict": self.verdict(),
@@ -136,9 +136,7 @@ class TuningReport:
         yield f"  {config.model_name}: {how}, {config.precision}, {config.max_token_len} tokens"
         yield f"  {self._counted()}"
         yield ""
-        rows = [
-            candidate for candidate in self.candidates if candidate.tp_size == self.best.tp_size
-        ]
+        rows = [one for one in self.candidates if one.case.tp_size == self.best.tp_size]
         if rows:
             table = [["layer", "pass", "saved (µs)", "speedup", "overlap (%)", "method", "SMs"]]
             table += [row.cells() for row in rows]
@@ -251,13 +249,8 @@ class TuningReport:
             f"{config.head_size}; {config.max_token_len} tokens"
         )
         yield f"  {self._counted()}"
-        for choice in sorted(self.choices, key=lambda one: one.tp_size != self.best.tp_size):
-            yield ""
-            yield from self._of_choice(choice)
         yield ""
-        yield from self._scaling_lines()
-        for title, lines in self._troubles():
-            yield from _listed(title, lines)
+        yield from self.reasons()
         if self._predicted:
             yield from _listed("Assumed", list(ASSUMPTIONS))
 
@@ -277,7 +270,7 @@ class TuningReport:
         ]
         yield f"TP={choice.tp_size}: {'; '.join(gains) or 'no baseline to compare with'}"
         for candidate in self.candidates:
-            if candidate.tp_size == choice.tp_size:
+            if candidate.case.tp_size == choice.tp_size:
                 mark = "+" if candidate.effective else "-"
                 yield f"  {mark} {str(candidate).partition(' ')[2]}"
         for layer, reason in choice.reasons.items():
@@ -295,11 +288,9 @@ class TuningReport:
             yield "TP scaling: the times on one rank aren't known"
             return
         tolerance = percent(self.scaling.tolerance)
-        needed = (
-            ""
-            if optimal == self.best.tp_size
-            else (f": TP={self.best.tp_size} is for models that do not fit otherwise")
-        )
+        needed = ""
+        if optimal != self.best.tp_size:
+            needed = f": TP={self.best.tp_size} is for models that do not fit otherwise"
         yield f"TP scaling: up to TP={optimal} sizes are within {tolerance} of linear{needed}"
         for operator, one in self.scaling.operators.items():
             ratios = ", ".join(f"TP={n} {r:.2f}" for n, r in one.ratios.items() if n > 1)
@@ -495,7 +486,7 @@ class TPOverlapTuner:
         if config.from_traces is not None:
             results, more = read_folder(Path(config.from_traces), cases, config)
             notes += more
-            results = [self._checked(result) for result in results]
+            results = [self._barred(result.case) or result for result in results]
         else:
             time = self._timing(folder)
             results = time(cases)
@@ -544,15 +535,9 @@ class TPOverlapTuner:
         if skipped:
             return CaseTimes(case, "illegal", skipped)
         found = case.legality
-        return (
-            None
-            if found.level == "legal"
-            else CaseTimes(case, "illegal", f"{found.level}: {found.reason}")
-        )
-
-    def _checked(self, result: CaseTimes) -> CaseTimes:
-        """Return a recorded case, barred where it can't be."""
-        return self._barred(result.case) or result
+        if found.level == "legal":
+            return None
+        return CaseTimes(case, "illegal", f"{found.level}: {found.reason}")
 
     def _predicted(self, cases: Sequence[LayerOverlap]) -> list[CaseTimes]:
         config = self.config

@@ -181,7 +181,7 @@ def test_a_slow_one_that_hides_all_doesn_t_win() -> None:
 def test_by_ratio_it_does() -> None:
     choice = choose(slow_and_hidden(), 4, OPERATORS, "ratio")
     assert choice.layers["fc1_wgrad"].case.num_sm == 1
-    answer = {r.config_id: r for r in recommend([choice], 0.5)}
+    answer = {r.case.config_id: r for r in recommend([choice], 0.5)}
     one = answer["tp4_fc1_wgrad_bulk_sm1"]
     assert not one.effective
     assert "slower" in one.reason
@@ -192,15 +192,15 @@ def test_without_baseline_there_is_nothing_to_compare_with() -> None:
     choice = choose(results, 4, OPERATORS)
     assert any("tp4_fc2_baseline" in note for note in choice.notes)
     assert "fc2" not in choice.passes
-    assert all(r.reason for r in recommend([choice], 0.5) if r.operator == "fc2")
+    assert all(r.reason for r in recommend([choice], 0.5) if r.case.operator == "fc2")
 
 
 def test_recommendations_reach_the_threshold() -> None:
     choice: Choice = choose(with_times(fc1_wgrad_bulk_sm4=44.0), 4, OPERATORS)
-    (low,) = [r for r in recommend([choice], 0.9) if r.phase == "wgrad" and r.operator == "fc1"]
+    (low,) = [r for r in recommend([choice], 0.9) if r.case.layer == "fc1_wgrad"]
     assert not low.effective
     assert "below 0.9" in low.reason
-    (high,) = [r for r in recommend([choice], 0.2) if r.phase == "wgrad" and r.operator == "fc1"]
+    (high,) = [r for r in recommend([choice], 0.2) if r.case.layer == "fc1_wgrad"]
     assert high.effective
     assert "bulk (num_sm 4)" in str(high)
     assert high.speedup == pytest.approx(50 / 44)

@@ -158,7 +158,7 @@ def test_nothing_pays_at_all(tmp_path: Path) -> None:
     assert "leave --tp-comm-overlap out" in text
     script = (tmp_path / "run" / f"{STEM}_tp8.flags.sh").read_text()
     assert "TP_OVERLAP_FLAGS=(--sequence-parallel)" in script
-    assert report.recommendations == [r for r in report.recommendations if r.tp_size != 8]
+    assert report.recommendations == [r for r in report.recommendations if r.case.tp_size != 8]
 
 
 @pytest.mark.thorough

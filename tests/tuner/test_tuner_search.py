@@ -153,12 +153,12 @@ def test_what_the_other_method_would_save_is_told() -> None:
     report = TPOverlapTuner(config).run(write=False)
     times = {result.case.config_id: result.e2e for result in report.results if result.done}
     found = [candidate for candidate in report.candidates if candidate.other is not None]
-    assert {(one.operator, one.phase) for one in found} == {("proj", "fprop"), ("fc2", "fprop")}
+    assert {one.case.layer for one in found} == {"proj_fprop", "fc2_fprop"}
     for one in found:
         record = one.record()
-        assert {one.method, one.other and one.other.method} == {"ring_exchange", "pipeline"}
+        assert {one.case.method, one.other and one.other.method} == {"ring_exchange", "pipeline"}
         # What the one gains over the other is what their cases' times differ by.
-        gained = times[record["other_config_id"]] - times[one.config_id]
+        gained = times[record["other_config_id"]] - times[one.case.config_id]
         assert one.saved - one.other_saved == pytest.approx(gained)
-        assert one.saved >= one.other_saved - 1e-3 * times[one.config_id]
+        assert one.saved >= one.other_saved - 1e-3 * times[one.case.config_id]
         assert f"would save {1e6 * one.other_saved:,.1f} µs" in str(one)
