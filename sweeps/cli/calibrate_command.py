@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Unpack
 
@@ -32,7 +32,7 @@ from sweeps.calibration.report import (
 from sweeps.calibration.screen import fit_lines, rows_lines, screen_lines, source_lines
 from sweeps.cli.given import Measured, texts_of
 from sweeps.cli.options import result_options
-from sweeps.cli.sections import OF_CALIBRATE, more_line, show_options, shown_sections
+from sweeps.cli.sections import OF_CALIBRATE, further_lines, show_options
 from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, needs, refuse
@@ -170,15 +170,14 @@ def _lines(found: Calibration, given: Measured) -> Iterator[str]:
         yield f"Defaults: --hardware {found.machine.name} ({why})"
     if not given["write"]:
         yield "Next: --write my.toml uses this fit in every command (--hardware)"
-    bodies: dict[str, Callable[[], Iterable[str]]] = {
+    bodies = {
         "fit": lambda: fit_lines(found),
         "rows": lambda: rows_lines(found),
         "sources": lambda: source_lines(found),
     }
     also = ("fit", "rows") if given["verbose"] else ()
     show = tuple(name for name in OF_CALIBRATE if name in (*given["show"], *also))
-    yield from more_line(show, bodies, "exit status 1 unless healthy: --strict")
-    yield from shown_sections(show, bodies)
+    yield from further_lines(show, bodies, "exit status 1 unless healthy: --strict")
 
 
 def _draw(found: Calibration, stem: Path) -> list[Path]:

@@ -14,13 +14,7 @@ from overhead.hops import SWITCHING
 from overhead.labels import NCCL
 from sweeps.cli.given import Given, Hops, texts_of
 from sweeps.cli.options import output_options, value_options
-from sweeps.cli.sections import (
-    OF_HOPS,
-    more_line,
-    show_options,
-    shown_sections,
-    wanted_sections,
-)
+from sweeps.cli.sections import OF_HOPS, further_lines, show_options, wanted_sections
 from sweeps.cli.typed import Command, flags_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, refuse, tell_all
@@ -147,10 +141,8 @@ def run_study(path: Path, given: Given) -> int:
 
 def _lines(study: HopStudy, show: Sequence[str]) -> Iterator[str]:
     """Yield a study's report with the sections that are asked for."""
-    bodies = bodies_of(study)
     yield from report_lines(study)
-    yield from more_line(show, bodies)
-    yield from shown_sections(show, bodies)
+    yield from further_lines(show, bodies_of(study))
 
 
 def _study(given: Hops) -> HopStudy:

@@ -33,9 +33,8 @@ from sweeps.cli.progress import tell_drawn
 from sweeps.cli.sections import (
     OF_OVERLAP,
     OF_TRACE,
-    more_line,
+    further_lines,
     show_options,
-    shown_sections,
     wanted_sections,
 )
 from sweeps.cli.typed import Command, flag_of, folders_of
@@ -158,8 +157,7 @@ def _lines(job: Job, show: Sequence[str], readings: Sequence[str]) -> Iterable[s
     }
     yield from readings
     yield from defaults_line(job, MATTERING)
-    yield from more_line(show, bodies)
-    yield from shown_sections(show, bodies)
+    yield from further_lines(show, bodies)
 
 
 def _cells(job: Job) -> Iterator[dict[str, object]]:
@@ -294,6 +292,12 @@ def _courses(job: Job) -> dict[str, list[Span]]:
     return courses
 
 
+def _one_mechanism(job: Job) -> str:
+    """Return the mechanism of all cases; empty where they have several."""
+    kinds = {case.labels["mechanism"] for case in job.program.cases}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
 def _draw(job: Job, courses: Mapping[str, list[Span]], given: Given) -> None:
     notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
     if given["timeline"]:
@@ -304,8 +308,7 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Given) -> None:
         notes.write(f"wrote {path}: open it in Perfetto or chrome://tracing\n")
     notes.writelines(f"  ({line})\n" for line in _differences(job, courses))
     if given["plot"]:
-        kinds = {case.labels["mechanism"] for case in job.program.cases}
-        one = kinds.pop() if len(kinds) == 1 else ""
+        one = _one_mechanism(job)
         usual = default_folder() / (f"overlap-{one}" if one else "overlap")
         stem = Path(given["output"]).with_suffix("") if given["output"] else usual
         tell_drawn(_timelines(job, courses, stem), notes)
@@ -313,8 +316,7 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Given) -> None:
 
 def _timelines(job: Job, courses: Mapping[str, list[Span]], stem: Path) -> list[Path]:
     """Draw the courses of one overlap, beside a file; return the files of the figure."""
-    kinds = {case.labels["mechanism"] for case in job.program.cases}
-    one = kinds.pop() if len(kinds) == 1 else ""
+    one = _one_mechanism(job)
     constants = {
         name: format_quantity(value, VOCABULARY[name].units)
         for name, value in job.sweep.constants.items()
@@ -329,7 +331,7 @@ def _timelines(job: Job, courses: Mapping[str, list[Span]], stem: Path) -> list[
         for name, case in zip(courses, job.program.cases, strict=True)
     }
     stem = stem.with_name(f"{stem.name}-timeline")
-    if PIPELINE in (one, *kinds):
+    if any(case.labels["mechanism"] == PIPELINE for case in job.program.cases):
         names = [worded("schedule", case.labels["schedule"], "1") for case in job.program.cases]
         by = f" by {names[0]}" if len(names) == 1 else "s"
         title = f"Pipeline timeline{by}, predicted"
@@ -428,9 +430,5 @@ def _refuse_window(text: str, wrong: str) -> NoReturn:
 def _rank_lines(ranks: Ranks, show: Sequence[str]) -> Iterator[str]:
     """Yield what people read."""
     yield from report(ranks)
-    bodies: dict[str, Callable[[], Iterable[str]]] = {
-        "overlap": lambda: reason_lines(ranks),
-        "rows": lambda: part_lines(ranks),
-    }
-    yield from more_line(show, bodies)
-    yield from shown_sections(show, bodies)
+    bodies = {"overlap": lambda: reason_lines(ranks), "rows": lambda: part_lines(ranks)}
+    yield from further_lines(show, bodies)

@@ -135,6 +135,14 @@ def more_line(wanted: Iterable[str], bodies: Iterable[str], also: str = "") -> I
         yield from wrapped(f"More: --show {','.join(left)}{more}")
 
 
+def further_lines(
+    wanted: Sequence[str], bodies: Mapping[str, Callable[[], Iterable[str]]], also: str = ""
+) -> Iterator[str]:
+    """Yield what else there is to show, and the sections that are wanted."""
+    yield from more_line(wanted, bodies, also)
+    yield from shown_sections(wanted, bodies)
+
+
 Rows = Sequence[Sequence[str]]
 
 

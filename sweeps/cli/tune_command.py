@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
@@ -16,13 +16,7 @@ import click
 from sweeps.bands import percent
 from sweeps.cli.given import Given, Options, texts_of
 from sweeps.cli.options import output_options
-from sweeps.cli.sections import (
-    OF_TUNE,
-    more_line,
-    show_options,
-    shown_sections,
-    wanted_sections,
-)
+from sweeps.cli.sections import OF_TUNE, further_lines, show_options, wanted_sections
 from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, needs, refuse, tell_all
@@ -256,10 +250,8 @@ def command(**given: Unpack[Given]) -> int:
     tuner = TPOverlapTuner(config, threshold, lambda line: click.echo(f"running {line}", err=True))
     report = tuner.run(overwrite=given["overwrite"])
     result = result_of_tuning(report, given)
-    bodies: dict[str, Callable[[], Iterable[str]]]
     bodies = {"reasons": report.reasons, "defaults": report.defaults}
-    show = wanted_sections(given, OF_TUNE)
-    lines = [*report.screen(), *more_line(show, bodies), *shown_sections(show, bodies)]
+    lines = [*report.screen(), *further_lines(wanted_sections(given, OF_TUNE), bodies)]
     out.deliver(result, lines, draw=lambda stem: draw_tuning(report, stem))
     out.notes.write(f"\nwrote {report.output_dir}{'/'}\n")
     return 0
