@@ -19,6 +19,7 @@ from sweeps.spec.axis import parse_values
 from sweeps.spec.fields import FigureReader
 from sweeps.spec.files import read_toml
 from sweeps.spec.units import parse_quantity
+from sweeps.tuner.choose import best_of
 from sweeps.tuner.predict import PRECISIONS, Rates, predict, predict_phases, read_rates
 from sweeps.tuner.userbuffers import (
     COLUMN,
@@ -352,8 +353,8 @@ def _choices(case: LayerOverlap) -> list[LayerOverlap]:
 def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict[str, object]:
     """Return theirs beside ours."""
     own = {choice: times[choice] for choice in _choices(case)}
-    ours = _chosen(own)
-    same = _chosen({one: time for one, time in own.items() if one.method == case.method})
+    ours = best_of(own, LIKE)
+    same = best_of({one: time for one, time in own.items() if one.method == case.method}, LIKE)
     best = min(own.values())
     loss = own[case.same_as] / best - 1.0
     counted = case.method != "ring_exchange"
@@ -379,18 +380,6 @@ def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict
 
 def _way(case: LayerOverlap) -> str:
     return "sequential" if case.is_baseline else case.method + "_aggregate" * case.aggregate
-
-
-def _chosen(times: Mapping[LayerOverlap, float]) -> LayerOverlap:
-    """Return the best case, with the fewest multiprocessors as good, or of a pipeline the most."""
-    best = min(times, key=lambda one: times[one])
-    alike = [
-        one
-        for one, time in times.items()
-        if (one.method, one.aggregate) == (best.method, best.aggregate)
-        and time <= times[best] * (1.0 + LIKE)
-    ]
-    return (max if best.method == "pipeline" else min)(alike, key=lambda one: one.num_sm)
 
 
 def preset_summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -82,25 +82,31 @@ class _Layers:
         return 0.0 if base is None else base.e2e - result.e2e
 
     def best(self, layer: str, methods: Sequence[str]) -> CaseTimes | None:
-        """Return a layer's best case of some methods.
-
-        Of the best method's cases that are as good as it, that with the fewest multiprocessors; of
-        a pipeline's that with the most, for its product spares them.
-        """
+        """Return a layer's best case of some methods."""
         found = [r for r in self.cases.get(layer, ()) if r.case.method in methods]
         if not found:
             return None
         if self.objective == "ratio":
             most = max(float(r.own.ratio) for r in found)
             found = [r for r in found if float(r.own.ratio) >= most * (1.0 - TOLERANCE)]
-        best = min(found, key=lambda r: (r.e2e, r.case.num_sm, r.case.aggregate))
-        alike = [
-            r
-            for r in found
-            if (r.case.method, r.case.aggregate) == (best.case.method, best.case.aggregate)
-            and r.e2e <= best.e2e * (1.0 + ALIKE)
-        ]
-        return (max if best.case.method == "pipeline" else min)(alike, key=lambda r: r.case.num_sm)
+        by_case = {r.case: r for r in found}
+        return by_case[best_of({case: r.e2e for case, r in by_case.items()}, ALIKE)]
+
+
+def best_of(times: Mapping[LayerOverlap, float], alike: float) -> LayerOverlap:
+    """Return the case with the least time.
+
+    Of its method's cases that differ by less than a share, the one with the fewest multiprocessors;
+    of a pipeline's the one with the most, for its product spares them.
+    """
+    best = min(times, key=lambda case: (times[case], case.num_sm, case.aggregate))
+    as_good = [
+        case
+        for case, time in times.items()
+        if (case.method, case.aggregate) == (best.method, best.aggregate)
+        and time <= times[best] * (1.0 + alike)
+    ]
+    return (max if best.method == "pipeline" else min)(as_good, key=lambda case: case.num_sm)
 
 
 def choose(

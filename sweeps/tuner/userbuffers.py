@@ -104,16 +104,19 @@ def legality(operator: str, phase: str, method: str) -> Legality:
     return _legalities()["columns" if operator in COLUMN else "rows", phase, method]
 
 
-def phase_collective(operator: str, phase: str) -> str:
-    """Return what a linear layer communicates in a phase when nothing overlaps; or nothing.
+@cache
+def _phases() -> Mapping[tuple[str, str], Mapping[str, str]]:
+    rows = read_rows(shipped("tuner") / "phases.csv")
+    return {(row["layers"], row["phase"]): row for row in rows}
 
-    The input gradient of a column-split layer has the all_gather of the saved input (which the
-    weight gradient needs) beside it, and the weight gradient the reduce_scatter of the input
-    gradient: what bulk overlaps.
-    """
-    if operator in COLUMN:
-        return REDUCE_SCATTER if phase == "wgrad" else ALL_GATHER
-    return {"fprop": REDUCE_SCATTER, "dgrad": ALL_GATHER, "wgrad": ""}[phase]
+
+def _of_phase(operator: str, phase: str) -> Mapping[str, str]:
+    return _phases()["columns" if operator in COLUMN else "rows", phase]
+
+
+def phase_collective(operator: str, phase: str) -> str:
+    """Return what a linear layer communicates in a phase when nothing overlaps; or nothing."""
+    return _of_phase(operator, phase)["collective"]
 
 
 def collective_of(operator: str, phase: str, method: str) -> str:
@@ -125,10 +128,7 @@ def collective_of(operator: str, phase: str, method: str) -> str:
 
 def default_method(layer: str) -> str:
     """Return by what method a layer overlaps where nothing is configured."""
-    operator, phase = layer.split("_")
-    if operator in COLUMN:
-        return "ring_exchange" if phase == "fprop" else "bulk"
-    return {"fprop": "pipeline", "dgrad": "ring_exchange", "wgrad": "external"}[phase]
+    return _of_phase(*layer.split("_"))["default_method"]
 
 
 def default_values(layer: str, tp_size: int) -> dict[str, Any]:
@@ -156,9 +156,7 @@ def default_values(layer: str, tp_size: int) -> dict[str, Any]:
 
 def flag_group(operator: str, phase: str) -> str:
     """Return which of Megatron-LM's switches a layer's overlap stands under; or none."""
-    if operator in COLUMN:
-        return {"fprop": "ag", "dgrad": "bulk_dgrad", "wgrad": "bulk_wgrad"}[phase]
-    return {"fprop": "rs", "dgrad": "ag", "wgrad": ""}[phase]
+    return _of_phase(operator, phase)["switch"]
 
 
 # The cases of a search: what overlaps where, by which method, on how many multiprocessors.
