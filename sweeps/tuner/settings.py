@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from overhead.labels import LABELS
-from sweeps.errors import InputError, fault, nearest, tell_all
+from sweeps.errors import Faults, InputError, nearest, tell_all
 from sweeps.spec.catalog import load_model
-from sweeps.spec.model import Model
 from sweeps.tuner.choose import GROUPS, OBJECTIVES, Choice
 from sweeps.tuner.predict import PRECISIONS, Rates, read_rates
 from sweeps.tuner.userbuffers import (
@@ -72,39 +71,32 @@ class TPOverlapTunerConfig:
 
     def __post_init__(self) -> None:
         self.max_tp_size = self.tp_size or self.max_tp_size
-        faults = self._plain_faults()
-        try:
-            self.version = NEWEST if self.te_version is None else read_version(self.te_version)
-        except InputError as error:
-            faults += error.faults
-        try:
-            self.model: Model = load_model(self.model_name)
-        except InputError as error:
-            raise InputError([*faults, *error.faults]) from None
-        self.model.need(("layers", "hidden_size", "heads"), "tuning")
+        faults = Faults()
+        self._check_values(faults)
+        release = self.te_version
+        version = NEWEST if release is None else faults.of(read_version, release)
+        model = faults.of(load_model, self.model_name)
+        if model is None:
+            raise InputError(faults.faults)
+        model.need(("layers", "hidden_size", "heads"), "tuning")
+        self.version, self.model = version or NEWEST, model
         self.notes: list[str] = []
-        faults += self._operator_faults()
+        self._check_operators(faults)
         self.skipped: dict[int, str] = {}
-        faults += self._size_faults()
+        self._check_sizes(faults)
         # Nothing more is said of a machine in a precision that there isn't.
-        known = self.precision in PRECISIONS
-        try:
-            self.machine: Rates = read_rates(
-                self.hardware,
-                self.precision if known else PRECISIONS[0],
-                self.rates,
-                tuple(self.hardware_folders),
-            )
-            if max(self.sizes, default=1) > self.machine.ranks:
-                wrong = f"{self.hardware} has {self.machine.ranks} GPUs in a node"
-                allowed = "tensor parallelism within one"
-                faults.append(fault(self._size_flag, self.max_tp_size, wrong, allowed))
-        except InputError as error:
-            faults += error.faults
-        tell_all(faults)
+        precision = self.precision if self.precision in PRECISIONS else PRECISIONS[0]
+        folders = tuple(self.hardware_folders)
+        machine = faults.of(read_rates, self.hardware, precision, self.rates, folders)
+        if machine is not None and max(self.sizes, default=1) > machine.ranks:
+            wrong = f"{self.hardware} has {machine.ranks} GPUs in a node"
+            allowed = "tensor parallelism within one"
+            faults.add(self._size_flag, self.max_tp_size, wrong, allowed)
+        tell_all(faults.faults)
+        assert machine is not None
+        self.machine: Rates = machine
 
-    def _plain_faults(self) -> list[str]:
-        plain_faults = []
+    def _check_values(self, faults: Faults) -> None:
         for flag, value, known in (
             ("--precision", self.precision, PRECISIONS),
             ("--grid", self.grid, GRIDS),
@@ -112,52 +104,37 @@ class TPOverlapTunerConfig:
             ("--objective", self.objective, OBJECTIVES),
         ):
             if value not in known:
-                plain_faults.append(fault(flag, value, "unknown", nearest(str(value), known)))
+                faults.add(flag, value, "unknown", nearest(str(value), known))
         if self.max_tp_size not in TP_SIZES:
             wrong = "isn't a size that is tried"
             allowed = "2, 4 or 8: tensor parallelism stays in one machine"
-            plain_faults.append(fault(self._size_flag, self.max_tp_size, wrong, allowed))
+            faults.add(self._size_flag, self.max_tp_size, wrong, allowed)
         for flag, count in (("--min-num-sm", self.min_num_sm), ("--max-num-sm", self.max_num_sm)):
             if not _whole(count) or not 1 <= count <= MOST_SMS:
-                plain_faults.append(
-                    fault(flag, count, "isn't allowed", f"a whole number, 1 to {MOST_SMS}")
-                )
-        if not plain_faults and self.min_num_sm > self.max_num_sm:
+                faults.add(flag, count, "isn't allowed", f"a whole number, 1 to {MOST_SMS}")
+        if not faults.faults and self.min_num_sm > self.max_num_sm:
             wrong = f"is above --max-num-sm {self.max_num_sm}"
-            plain_faults.append(fault("--min-num-sm", self.min_num_sm, wrong, "at most that"))
-        if not _whole(self.max_token_len) or not 1 <= self.max_token_len <= 1 << 40:
-            wrong = "isn't allowed"
-            plain_faults.append(
-                fault("--max-token-len", self.max_token_len, wrong, "a whole number")
-            )
+            faults.add("--min-num-sm", self.min_num_sm, wrong, "at most that")
+        tokens = self.max_token_len
+        if not _whole(tokens) or not 1 <= tokens <= 1 << 40:
+            faults.add("--max-token-len", tokens, "isn't allowed", "a whole number")
         if not 0.0 <= self.tolerance < float("inf"):
-            plain_faults.append(
-                fault("--tolerance", self.tolerance, "isn't allowed", "a share from 0")
-            )
+            faults.add("--tolerance", self.tolerance, "isn't allowed", "a share from 0")
         if self.from_traces is not None and self.command is not None:
-            plain_faults.append(
-                fault("--command", self.command, "--from-traces is given too", "one")
-            )
-        return plain_faults
+            faults.add("--command", self.command, "--from-traces is given too", "one")
 
-    def _operator_faults(self) -> list[str]:
+    def _check_operators(self, faults: Faults) -> None:
         """Check operators; leave out those that the model lacks where none were asked for."""
         asked = list(self.operators)
-        operator_faults = [
-            fault("--operators", name, "is unknown", nearest(str(name), OPERATORS))
-            for name in asked
-            if name not in OPERATORS
-        ]
-        operator_faults += [
-            fault("--operators", name, "is given twice", "give it once")
-            for name in sorted({n for n in asked if asked.count(n) > 1})
-        ]
+        for name in asked:
+            if name not in OPERATORS:
+                faults.add("--operators", name, "is unknown", nearest(str(name), OPERATORS))
+        for name in sorted({name for name in asked if asked.count(name) > 1}):
+            faults.add("--operators", name, "is given twice", "give it once")
         lacking = missing_operators(self.model)
         for name, reason in lacking.items():
             if name in asked:
-                operator_faults.append(
-                    fault("--operators", name, f"{self.model.name}: {reason}", "others")
-                )
+                faults.add("--operators", name, f"{self.model.name}: {reason}", "others")
             elif not asked:
                 self.notes.append(f"{name} is left out: {reason}")
         shapes = self.model.shapes
@@ -166,28 +143,24 @@ class TPOverlapTunerConfig:
         self.operators = tuple(asked or (name for name in OPERATORS if name not in lacking))
         if not self.operators:
             wrong = "has none of the linear layers that userbuffers overlap"
-            operator_faults.append(fault("--model-name", self.model_name, wrong, "another model"))
-        return operator_faults
+            faults.add("--model-name", self.model_name, wrong, "another model")
 
-    def _size_faults(self) -> list[str]:
-        if (
-            self.max_tp_size not in TP_SIZES
-            or not _whole(self.max_token_len)
-            or self.max_token_len < 1
-        ):
-            return []
+    def _check_sizes(self, faults: Faults) -> None:
+        """Leave out the sizes that can't split the model or the tokens."""
+        tokens = self.max_token_len
+        if self.max_tp_size not in TP_SIZES or not _whole(tokens) or tokens < 1:
+            return
         for size in self._asked_sizes:
             reasons = list(split_faults(self.model.shapes, size))
-            if self.max_token_len % size:
-                reasons.append(f"{self.max_token_len} tokens can't be split over {size} ranks")
+            if tokens % size:
+                reasons.append(f"{tokens} tokens can't be split over {size} ranks")
             if reasons:
                 self.skipped[size] = "; ".join(reasons)
                 self.notes.append(f"TP={size} is left out: {self.skipped[size]}")
-        if self.sizes:
-            return []
-        wrong = self.skipped[min(self.skipped)]
-        allowed = "another model or token length"
-        return [fault(self._size_flag, self.max_tp_size, wrong, allowed)]
+        if not self.sizes:
+            wrong = self.skipped[min(self.skipped)]
+            allowed = "another model or token length"
+            faults.add(self._size_flag, self.max_tp_size, wrong, allowed)
 
     @property
     def _size_flag(self) -> str:
