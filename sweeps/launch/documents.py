@@ -8,8 +8,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sweeps.errors import InputError
-from sweeps.launch.setting import Place, Setting, unreadable
+from sweeps.errors import InputError, reject
+from sweeps.launch.setting import Place, Setting
 
 DEEPEST = 50
 
@@ -19,7 +19,7 @@ def toml_settings(text: str, file: str) -> list[Setting]:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise unreadable(file, f"isn't TOML: {error}") from None
+        reject(file, f"isn't TOML: {error}")
     lines: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -55,7 +55,7 @@ def json_object(text: str, file: str) -> Mapping[str, object]:
             place = f"line {error.lineno}: {error.msg}"
         raise InputError(faults or [f"{file}, {place}"]) from None
     if not isinstance(content, dict):
-        raise unreadable(file, "is no JSON object")
+        reject(file, "is no JSON object")
     return content
 
 
@@ -81,9 +81,9 @@ def yaml_settings(text: str, file: str) -> list[Setting]:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         words = getattr(error, "problem", None) or "can't be read"
-        raise unreadable(file + line, f"isn't YAML: {words}") from None
+        reject(file + line, f"isn't YAML: {words}")
     if not isinstance(content, dict):
-        raise unreadable(file, "is no YAML mapping")
+        reject(file, "is no YAML mapping")
     lines = dict(_yaml_lines(node, "", 0))
     values = dict(flat(content))
     return [

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from overhead.memory.quantities import MODULES
+from sweeps.launch.arguments import words_of
 from sweeps.launch.megatron_model import model_arguments, unsaid_of_model
+from sweeps.launch.read_megatron_model import KEYS
 from sweeps.launch.settings import (
     FIRST_STEPS,
     LaunchFile,
@@ -24,28 +26,7 @@ from sweeps.search.request import Execution
 
 FILE = "megatron-lm.sh"
 SCHEDULES = ("one_f_one_b", "interleaved")
-COMMUNICATION = {"ring": "p2p", "all_to_all": "a2a", "all_gather": "all_gather", "mixed": "a2a+p2p"}
-SHARDING = {2.0: "optim_grads", 3.0: "optim_grads_params"}
 LAYOUT_CHUNKS = 256  # more aren't written out
-DISPATCHERS = {
-    "all_to_all": ("--moe-token-dispatcher-type alltoall",),
-    "deduplicated": ("--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend deepep"),
-}
-FP8_RECIPES = {
-    "fp8": "tensorwise",
-    "fp8_current": "tensorwise",
-    "fp8_delayed": "delayed",
-    "mxfp8": "mxfp8",
-}
-FP8_SCALINGS = {"block": "blockwise", "mx": "mxfp8"}
-# Options of the framework by the modules that are captured as graphs.
-GRAPHS = {
-    "graphs_attention": "attn moe_router moe_preprocess",
-    "graphs_mixers": "attn mamba",
-    "graphs_router": "moe_router moe_preprocess",
-}
-# Losses by --cross-entropy-fusion-impl; its own one isn't fused unless that is asked for.
-LOSSES = {"vocab_parallel": "", "fused": "te", "cut_cross_entropy": "linear"}
 
 
 def settings(plan: Execution) -> Settings:
@@ -121,14 +102,15 @@ def _parallelism(plan: Execution) -> Iterator[str]:
         if overlaps(plan, "tp"):
             yield "--tp-comm-overlap"
     if plan["cp"] > 1.0:
-        yield f"--cp-comm-type {COMMUNICATION[plan.labels['context_parallel']]}"
+        kinds = {ours: theirs for theirs, ours in words_of(KEYS)["cp_comm_type"].items()}
+        yield f"--cp-comm-type {kinds[plan.labels['context_parallel']]}"
         if plan.labels["context_parallel"] == "mixed":
             sizes = f"{plan['ulysses_ranks']:g} {plan['ring_ranks']:g}"
             yield f"--hierarchical-context-parallel-sizes {sizes}"
     if plan.routed:
         yield f"--expert-model-parallel-size {plan['ep']:g}"
         yield f"--expert-tensor-parallel-size {plan['etp']:g}"
-        yield from DISPATCHERS[plan.labels["dispatcher"]]
+        yield from words_of(KEYS)["dispatchers"][plan.labels["dispatcher"]]
         yield "--moe-grouped-gemm"
         if overlaps(plan, "ep"):
             yield "--overlap-moe-expert-parallel-comm"
@@ -198,9 +180,10 @@ def _sharding(plan: Execution) -> Iterator[str]:
     hides = overlaps(plan, "dp") and plan["dp"] * plan["cp"] > 1.0
     if stage >= 1.0:
         yield "--use-distributed-optimizer"
-    if stage in SHARDING:
+    if stage >= 2.0:
+        strategies = {ours: theirs for theirs, ours in words_of(KEYS)["sharding"].items()}
         yield "--use-megatron-fsdp"
-        yield f"--data-parallel-sharding-strategy {SHARDING[stage]}"
+        yield f"--data-parallel-sharding-strategy {strategies[stage]}"
         yield "--ckpt-format fsdp_dtensor"
     if hides:
         yield "--overlap-grad-reduce"
@@ -232,9 +215,8 @@ def _precision(plan: Execution) -> Iterator[str]:
     yield "--fp16" if precision == "fp16" else "--bf16"
     if precision == "fp4":
         yield "--fp4-format e2m1"
-    elif precision in FP8_RECIPES:
-        scaling = plan.labels.get("fp8_scaling", "")
-        recipe = FP8_SCALINGS.get(scaling, FP8_RECIPES[precision])
+    elif recipe := words_of(KEYS)["fp8_recipes"].get(precision):
+        recipe = words_of(KEYS)["fp8_scalings"].get(plan.labels.get("fp8_scaling"), recipe)
         yield f"--fp8-format {'e4m3' if recipe == 'mxfp8' else 'hybrid'}"
         yield f"--fp8-recipe {recipe}"
     if "fp8_parameters" in options_of(plan):
@@ -261,13 +243,14 @@ def _software(plan: Execution) -> Iterator[str]:
     kernel = plan.labels["attention_kernel"]
     backend = "fused" if kernel == "cudnn" else "unfused" if kernel == "unfused" else "flash"
     yield f"--attention-backend {backend}"
-    if kind := LOSSES.get(plan.labels["loss"]):
+    if kind := words_of(KEYS)["losses"].get(plan.labels["loss"]):
         yield from ("--cross-entropy-loss-fusion", f"--cross-entropy-fusion-impl {kind}")
     if "deterministic" in options_of(plan):
         yield "--deterministic-mode"
     if "cuda_graphs" in options_of(plan):
         yield "--cuda-graph-impl full_iteration"
-    graphs = [words for option, words in GRAPHS.items() if option in options_of(plan)]
+    known = words_of(KEYS)["graphs"]
+    graphs = [modules for option, modules in known.items() if option in options_of(plan)]
     if graphs:
         yield "--cuda-graph-impl transformer_engine"
         yield f"--cuda-graph-modules {' '.join(graphs)}"
@@ -285,5 +268,5 @@ def _unsaid(plan: Execution) -> Iterator[str]:
             yield f"{layers} layers in {_chunks(plan)} chunks need a layout of your own"
     if plan.labels["recompute"] in ("full_early_stop", "per_op"):
         yield f"it has no recomputation {plan.labels['recompute']}"
-    if plan.labels["loss"] not in LOSSES:
+    if plan.labels["loss"] not in words_of(KEYS)["losses"]:
         yield f"it has no loss {plan.labels['loss']}"

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from overhead.model.order import pattern_of
-from sweeps.launch.arguments import keys_of
-from sweeps.launch.read_megatron_model import LATENT_HEADS, LINEAR_ATTENTION, STATE_SPACE
+from sweeps.launch.arguments import keys_of, words_of
+from sweeps.launch.read_megatron_model import KEYS, LATENT_HEADS, LINEAR_ATTENTION, STATE_SPACE
 from sweeps.search.request import Execution
 
 # Arguments of quantities that are said where they are above 0.
@@ -26,18 +26,6 @@ NUMBERS = (
     "--moe-latent-size",
     "--moe-shared-expert-intermediate-size",
 )
-# What a model may have that no argument says.
-UNSAID = {
-    "pooled_layers": "attention over compressed tokens",
-    "output_rank": "output projections in latent groups",
-    "embedding_norm": "norm after the embedding",
-    "qk_norms_over_heads": "norms of queries and keys over all heads",
-    "parallel_mixers": "mixers side by side in a layer",
-    "attention_output_bias": "bias of the output projection alone",
-    "mlp_bias": "biases of the MLP alone",
-    "expert_bias": "biases of experts alone",
-    "lm_head_bias": "bias of the LM head",
-}
 
 
 def model_arguments(plan: Execution) -> list[str]:
@@ -54,20 +42,20 @@ def model_arguments(plan: Execution) -> list[str]:
     lines += [*_attention(plan), *_layers(plan), *_hybrid(plan)]
     if plan.routed:
         lines += _experts(plan)
-    declared = keys_of("megatron")
+    declared = keys_of(KEYS)
     lines += _numbers(plan, *(flag for flag in NUMBERS if declared[flag].quantity in given))
     return lines
 
 
 def _numbers(plan: Execution, *flags: str) -> Iterator[str]:
     """Yield arguments that are a quantity's number, as the reader's table declares them."""
-    declared = keys_of("megatron")
+    declared = keys_of(KEYS)
     yield from (f"{flag} {plan[declared[flag].quantity]:.0f}" for flag in flags)
 
 
 def unsaid_of_model(plan: Execution) -> Iterator[str]:
     """Yield what a model has that these arguments don't say."""
-    for name, words in UNSAID.items():
+    for name, words in words_of(KEYS)["unsaid"].items():
         if plan.given.get(name, 0.0) > 0.0:
             yield f"the model's {words}"
     if plan.given.get("layer_norms", 2.0) > 2.0:

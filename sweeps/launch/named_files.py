@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.launch.setting import unreadable
+from sweeps.errors import reject
 from sweeps.spec.files import is_file
 
 LARGEST = 10**7  # bytes of a file
@@ -16,11 +16,11 @@ def text_of(path: Path) -> str:
         folder, size = path.is_dir(), path.stat().st_size
         data = b"" if folder or size > LARGEST else path.read_bytes()
     except (OSError, ValueError) as error:
-        raise unreadable(path, getattr(error, "strerror", None) or "can't be opened") from None
+        reject(path, getattr(error, "strerror", None) or "can't be opened")
     if folder:
-        raise unreadable(path, "is a folder; name the launch file in it")
+        reject(path, "is a folder; name the launch file in it")
     if size > LARGEST:
-        raise unreadable(path, "is too large for a launch file")
+        reject(path, "is too large for a launch file")
     return decoded(data).replace("\r\n", "\n")
 
 

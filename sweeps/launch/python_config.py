@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sweeps.errors import InputError
+from sweeps.errors import InputError, reject
 from sweeps.launch.setting import Place, Setting
 from sweeps.launch.shell import calculated
 
@@ -38,8 +38,7 @@ class Calls:
         except (SyntaxError, ValueError, RecursionError) as error:
             line = getattr(error, "lineno", None)
             words = getattr(error, "msg", "can't be read")
-            place = Place(file, line or 0)
-            raise InputError([f"{place}: isn't Python: {words}"]) from None
+            reject(Place(file, line or 0), f"isn't Python: {words}")
         self.functions = {one.name: one for one in module.body if isinstance(one, ast.FunctionDef)}
         self.origins = dict(_imports(module))
         self.constants: Tree = {}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.errors import InputError, few
+from sweeps.errors import InputError, few, reject
 from sweeps.launch import (
     read_bridge,
     read_hugging_face,
@@ -34,7 +34,7 @@ from sweeps.launch.hugging_face_files import (
 from sweeps.launch.launcher import Launch, launches
 from sweeps.launch.named_files import beside, text_of
 from sweeps.launch.python_config import Calls
-from sweeps.launch.setting import Place, Reading, Setting, unreadable
+from sweeps.launch.setting import Place, Reading, Setting
 from sweeps.launch.shell import Script, Word, read_script
 from sweeps.spec.files import is_file
 
@@ -45,31 +45,8 @@ KINDS = (
     "a shell script with Megatron-LM's or Hugging Face's arguments, torchtitan's TOML or Python, "
     "DeepSpeed's JSON, YAML of Megatron-Bridge, NeMo, MaxText or Accelerate, a model's config.json"
 )
+UNKNOWN = f"is no launch file that is known; what can be read: {KINDS}"
 Overrides = Mapping[str, Override]
-
-
-def read_launch(path: str, overrides: Overrides | None = None) -> Reading:
-    """Read a launch file.
-
-    Parameters
-    ----------
-    path : str
-        The file; of one with several Python functions ``FILE.py:FUNCTION``; ``-`` is standard
-        input.
-    overrides : mapping of str to Override, optional
-        What the command line gives, by quantity: it rules over the file.
-
-    Returns
-    -------
-    Reading
-        Quantities and labels, where each comes from, and what became of every setting.
-
-    Raises
-    ------
-    InputError
-        With every fault of the file, a line each.
-    """
-    return read_launches([path], overrides)[0]
 
 
 def read_launches(paths: Sequence[str], overrides: Overrides | None = None) -> list[Reading]:
@@ -78,14 +55,16 @@ def read_launches(paths: Sequence[str], overrides: Overrides | None = None) -> l
     Parameters
     ----------
     paths : sequence of str
-        As `read_launch` takes one.
+        The files; of one with several Python functions ``FILE.py:FUNCTION``; ``-`` is standard
+        input.
     overrides : mapping of str to Override, optional
-        As of `read_launch`.
+        What the command line gives, by quantity: it rules over the files.
 
     Returns
     -------
     list of Reading
-        One of Hugging Face's files together, one of every other file.
+        One of Hugging Face's files together, one of every other file: quantities and labels, where
+        each comes from, and what became of every setting.
 
     Raises
     ------
@@ -108,58 +87,54 @@ def read_launches(paths: Sequence[str], overrides: Overrides | None = None) -> l
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file's text, and which of its functions is asked for."""
+    """A file's text, what it is written in, and which of its functions is asked for."""
 
     path: Path
     text: str
+    form: str  # ``json``, ``python``, ``toml``, ``yaml`` or ``shell``
     function: str = ""
 
 
 def _opened(path: str) -> _File:
+    found = re.fullmatch(r"(.*\.py):(\w+)", path)
+    own, function = Path(found[1] if found else path), found[2] if found else ""
     if path == "-":
-        return _File(Path("standard input"), sys.stdin.read())
-    if (found := re.fullmatch(r"(.*\.py):(\w+)", path)) is not None:
-        return _File(Path(found[1]), text_of(Path(found[1])), found[2])
-    config = Path(path) / "config.json"
-    own = config if is_file(config) else Path(path)  # a folder is a model's
-    return _File(own, text_of(own))
+        own, text = Path("standard input"), sys.stdin.read()
+    else:
+        if not found and is_file(own / "config.json"):  # a folder is a model's
+            own /= "config.json"
+        text = text_of(own)
+    return _File(own, text, _form(own.suffix, text), function)
 
 
-def _is_yaml(file: _File) -> bool:
-    first = re.search(r"^(?!\s*(#|---|$)).+", file.text, re.MULTILINE)
-    keyed = first is not None and re.match(r"[A-Za-z_]\w*:(\s|$)", first[0])
-    return file.path.suffix in (".yaml", ".yml") or bool(keyed)
-
-
-def _is_json(file: _File) -> bool:
-    found = re.match(r"\s*((//|#(?!!))[^\n]*\n\s*)*\{", file.text)
-    return file.path.suffix == ".json" or found is not None
+def _form(suffix: str, text: str) -> str:
+    """Return what a file is written in."""
+    if suffix == ".json" or re.match(r"\s*((//|#(?!!))[^\n]*\n\s*)*\{", text):
+        return "json"
+    if suffix == ".py" or "Trainer.Config" in text:
+        return "python"
+    tables = r"^\s*\[(training|parallelism|model|job)\]"
+    if suffix == ".toml" or re.search(tables, text, re.MULTILINE):
+        return "toml"
+    first = re.search(r"^(?!\s*(#|---|$)).+", text, re.MULTILINE)
+    if suffix in (".yaml", ".yml") or (first and re.match(r"[A-Za-z_]\w*:(\s|$)", first[0])):
+        return "yaml"
+    return "shell"
 
 
 def _part(file: _File) -> Part | None:
     """Return a file as one of Hugging Face's, or None where it isn't any."""
-    if not _is_json(file) and (_is_python(file) or _is_toml(file) or not _is_yaml(file)):
+    if file.form not in ("json", "yaml"):
         return None
-    read = json_settings if _is_json(file) else yaml_settings
+    read = json_settings if file.form == "json" else yaml_settings
     settings = read(file.text, file.path.name)
     names = {setting.name for setting in settings}
-    if names & MAXTEXT or (not _is_json(file) and kind_of(names) == MODEL):
-        return None
     kind = kind_of(names)
-    if not kind and _is_json(file):
-        raise unreadable(
-            file.path.name, f"is no launch file that is known; what can be read: {KINDS}"
-        )
+    if names & MAXTEXT or (file.form == "yaml" and kind == MODEL):
+        return None
+    if not kind and file.form == "json":
+        reject(file.path.name, UNKNOWN)
     return Part(file.path, kind, settings) if kind else None
-
-
-def _is_python(file: _File) -> bool:
-    return file.path.suffix == ".py" or "Trainer.Config" in file.text
-
-
-def _is_toml(file: _File) -> bool:
-    tables = r"^\s*\[(training|parallelism|model|job)\]"
-    return file.path.suffix == ".toml" or re.search(tables, file.text, re.MULTILINE) is not None
 
 
 MAXTEXT = frozenset(
@@ -168,15 +143,14 @@ MAXTEXT = frozenset(
 
 
 def _read(file: _File, overrides: Overrides, parts: Parts) -> Reading:
-    """Read a file by what it holds."""
-    text, path = file.text, file.path
-    if _is_python(file):
-        return _of_python(text, path.name, file.function, overrides)
-    if _is_toml(file):
-        return _of_toml(text, path.name, overrides)
-    if _is_yaml(file):
-        return _of_yaml(text, path, overrides)
-    return _of_shell(text, path, overrides, parts)
+    """Read a file by what it is written in."""
+    if file.form == "python":
+        return _of_python(file.text, file.path.name, file.function, overrides)
+    if file.form == "toml":
+        return _of_toml(file.text, file.path.name, overrides)
+    if file.form == "yaml":
+        return _of_yaml(file.text, file.path.name, overrides)
+    return _of_shell(file.text, file.path, overrides, parts)
 
 
 def _of_toml(
@@ -204,7 +178,7 @@ def _of_job(launch: Launch, script: Script, path: Path, overrides: Overrides) ->
     known = beside(path, name) if name else None
     if name and known is None:
         setting = named or Setting("CONFIG_FILE", name, Place(path.name))
-        raise unreadable(setting, f"{name} isn't there, nor beside the file")
+        reject(setting, f"{name} isn't there, nor beside the file")
     world, more = launch.world_size, dict(overrides)
     if world is not None and "world_size" not in overrides:
         more["world_size"] = Override("", str(world))
@@ -223,13 +197,11 @@ def _of_python(text: str, file: str, function: str, overrides: Overrides) -> Rea
     calls = Calls(text, file)
     known = calls.configurations()
     if function and function not in calls.functions:
-        raise unreadable(file, f"has no function {function}; it has {', '.join(known) or 'none'}")
+        reject(file, f"has no function {function}; it has {', '.join(known) or 'none'}")
     if not known and not function:
-        raise unreadable(
-            file, f"has no function that returns a configuration; what can be read: {KINDS}"
-        )
+        reject(file, f"has no function that returns a configuration; what can be read: {KINDS}")
     if len(known) > 1 and not function:
-        raise unreadable(file, f"which function? {', '.join(known)}: {file}:{known[0]}")
+        reject(file, f"which function? {', '.join(known)}: {file}:{known[0]}")
     settings = [*read_torchtitan.of_python(calls.settings(function or known[0]))]
     generation = read_torchtitan.PYTHON
     found = Settings(settings, Reading(generation.format, file), overrides)
@@ -237,17 +209,16 @@ def _of_python(text: str, file: str, function: str, overrides: Overrides) -> Rea
     return found.reading
 
 
-def _of_yaml(text: str, path: Path, overrides: Overrides) -> Reading:
-    file = path.name
+def _of_yaml(text: str, file: str, overrides: Overrides) -> Reading:
     settings = yaml_settings(text, file)
     names = {setting.name for setting in settings}
     if names & MAXTEXT:
         found = Settings(settings, Reading(read_maxtext.FORMAT, file), overrides)
         read_maxtext.read_config(found)
         return found.reading
-    if any(name.startswith(("model.", "trainer.", "train.", "ddp.")) for name in names):
-        return _of_bridge(settings, file, overrides)
-    raise unreadable(file, f"is no launch file that is known; what can be read: {KINDS}")
+    if not any(name.startswith(("model.", "trainer.", "train.", "ddp.")) for name in names):
+        reject(file, UNKNOWN)
+    return _of_bridge(settings, file, overrides)
 
 
 def _of_bridge(settings: list[Setting], file: str, overrides: Overrides) -> Reading:
@@ -267,21 +238,25 @@ def _of_bridge(settings: list[Setting], file: str, overrides: Overrides) -> Read
 def _of_shell(text: str, path: Path, overrides: Overrides, parts: Parts) -> Reading:
     """Read the command that trains in a shell script, with the files that it names."""
     script, file = read_script(text), path.name
-    for launch in launches(script, file):
-        reading = _of_command(launch, script, path, overrides, parts)
-        if reading is None:
-            continue
-        for name, value in script.arguments.items():
-            reading.notes.append(f"argument {name} of the script is {value}, its own default")
-        _tell_holes(launch, script, reading, file)
-        added = [word for word in script.conditional if word.text.startswith("--")]
-        if added:
-            place, names = Place(file, added[0].line), few([word.text for word in added])
-            reading.notes.append(f"{place}: added only if a condition holds, so skipped: {names}")
-        return reading
-    raise unreadable(
-        file, f"has no command that trains with arguments that are known; what can be read: {KINDS}"
+    launch, reading = next(
+        (
+            (launch, reading)
+            for launch in launches(script, file)
+            if (reading := _of_command(launch, script, path, overrides, parts)) is not None
+        ),
+        (None, None),
     )
+    if launch is None or reading is None:
+        wrong = "has no command that trains with arguments that are known"
+        reject(file, f"{wrong}; what can be read: {KINDS}")
+    for name, value in script.arguments.items():
+        reading.notes.append(f"argument {name} of the script is {value}, its own default")
+    _tell_holes(launch, script, reading, file)
+    added = [word for word in script.conditional if word.text.startswith("--")]
+    if added:
+        place, names = Place(file, added[0].line), few([word.text for word in added])
+        reading.notes.append(f"{place}: added only if a condition holds, so skipped: {names}")
+    return reading
 
 
 def _tell_holes(launch: Launch, script: Script, reading: Reading, file: str) -> None:
@@ -335,9 +310,7 @@ def _of_command(
 def assigned(words: Sequence[Word], file: str) -> Iterator[Setting]:
     """Yield what a command is given as ``name=value``, as MaxText and NeMo take it."""
     for word in words:
-        if (
-            found := re.fullmatch(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", word.text, re.DOTALL)
-        ) is not None:
+        if found := re.fullmatch(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", word.text, re.DOTALL):
             yield Setting(found[1], typed(found[2]), Place(file, word.line))
 
 

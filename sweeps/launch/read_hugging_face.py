@@ -62,26 +62,15 @@ def read_training(settings: Settings, *, zero: bool) -> None:
     )
     again = any(name in settings for name in names)
     settings.take("recompute", "full" if again else "none", *names, why="no recomputation")
-    kernel = settings.text("attn_implementation", "flash_attn", default="sdpa")
-    if "use_flash_attention_2" in settings:
-        kernel = "flash_attention_2"
-    settings.take(
-        "attention_kernel",
-        words_of(KEYS)["attn_implementation"].get(kernel, "flash_2"),
-        "attn_implementation",
-        "flash_attn",
-        "use_flash_attention_2",
-        why="attention by sdpa",
-    )
-    if any(name in settings for name in ("use_liger_kernel", "use_liger", "enable_liger_kernel")):
-        settings.take(
-            "loss",
-            "liger",
-            "use_liger_kernel",
-            "use_liger",
-            "enable_liger_kernel",
-            note="its kernels of layers aren't modelled",
-        )
+    names = ("attn_implementation", "flash_attn", "use_flash_attention_2")
+    word = settings.text(*names[:2], default="sdpa")
+    if names[2] in settings:
+        word = "flash_attention_2"
+    kernel = words_of(KEYS)["attn_implementation"].get(word, "flash_2")
+    settings.take("attention_kernel", kernel, *names, why="attention by sdpa")
+    names = ("use_liger_kernel", "use_liger", "enable_liger_kernel")
+    if any(name in settings for name in names):
+        settings.take("loss", "liger", *names, note="its kernels of layers aren't modelled")
     if "packing" not in settings:
         reading.notes.append(
             "without packing sequences are shorter than their limit: the time of full ones is told"
@@ -119,13 +108,8 @@ def _batch(settings: Settings, *, zero: bool) -> None:
     steps = settings.number("gradient_accumulation_steps", default=1.0)
     others = given.get("tp", 1.0) * given.get("cp", 1.0) * given.get("pp", 1.0)
     batch = micro * steps * world / others
-    settings.take(
-        "global_batch_size",
-        batch,
-        "gradient_accumulation_steps",
-        "per_device_train_batch_size",
-        why="no accumulation of gradients",
-    )
+    why = "no accumulation of gradients"
+    settings.take("global_batch_size", batch, "gradient_accumulation_steps", name, why=why)
     count = settings.number("max_steps", default=-1.0)
     if count > 0.0:
         length = given.get("sequence_length", nan)
@@ -157,37 +141,23 @@ def _precision(settings: Settings, *, zero: bool) -> None:
     if recipe := words_of(KEYS)["optim"].get(optimizer):
         settings.take("recipe", recipe, "optim")
     elif held == "bfloat16":
-        settings.take(
-            "recipe",
-            "bf16_adam",
-            "torch_dtype",
-            "dtype",
-            note="weights and states in 16 bits, no master copy",
-        )
+        note = "weights and states in 16 bits, no master copy"
+        settings.take("recipe", "bf16_adam", "torch_dtype", "dtype", note=note)
     elif precision in ("fp32", "tf32"):
         settings.take("recipe", "fp32_adam")
     elif zero:
         settings.take("recipe", "mixed_adam")
     else:
-        settings.take(
-            "recipe",
-            "fsdp_adam",
-            "optim",
-            note="weights and states in single precision, computed in 16 bits",
-        )
+        note = "weights and states in single precision, computed in 16 bits"
+        settings.take("recipe", "fsdp_adam", "optim", note=note)
 
 
 def _lora(settings: Settings) -> None:
     rank = settings.number("lora_r", "lora_rank")
     on = "use_peft" in settings or settings.text("finetuning_type") == "lora" or not isnan(rank)
     if on:
-        settings.take(
-            "lora_rank",
-            16.0 if isnan(rank) else rank,
-            "lora_r",
-            "lora_rank",
-            why="adapters of rank 16",
-        )
+        rank = 16.0 if isnan(rank) else rank
+        settings.take("lora_rank", rank, "lora_r", "lora_rank", why="adapters of rank 16")
         targets = settings.text("lora_target_modules", "lora_target", default="all")
         mlp = any(word in targets for word in ("all", "gate_proj", "up_proj", "down_proj"))
         settings.take("lora_mlp", float(mlp), "lora_target_modules", "lora_target")

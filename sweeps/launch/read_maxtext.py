@@ -51,19 +51,13 @@ def _model(settings: Settings) -> None:
     if experts > 1.0:
         wide = settings.number("base_moe_mlp_dim", default=settings.reading.given["ffn_size"])
         settings.take("experts", experts, "num_experts")
-        settings.take(
-            "experts_per_token",
-            settings.number("num_experts_per_tok", default=1.0),
-            "num_experts_per_tok",
-        )
+        top = settings.number("num_experts_per_tok", default=1.0)
+        settings.take("experts_per_token", top, "num_experts_per_tok")
         settings.take("expert_ffn_size", wide, "base_moe_mlp_dim")
         shared = settings.number("shared_experts", default=0.0)
         settings.take("shared_ffn_size", shared * wide, "shared_experts")
-        settings.take(
-            "dense_layers",
-            settings.number("first_num_dense_layers", default=0.0),
-            "first_num_dense_layers",
-        )
+        dense = settings.number("first_num_dense_layers", default=0.0)
+        settings.take("dense_layers", dense, "first_num_dense_layers")
     further = settings.number("mtp_num_layers", default=0.0)
     if further:
         settings.take("mtp_layers", further, "mtp_num_layers")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import nan
 
 from sweeps.launch.arguments import Settings, arguments, keys_of, words_of
 from sweeps.launch.documents import typed
@@ -98,24 +98,14 @@ def _degrees(settings: Settings) -> dict[str, float]:
         etp = settings.number("parallelism.expert_tensor_parallel_degree", default=1.0)
         settings.take("etp", etp, "parallelism.expert_tensor_parallel_degree")
     if degrees["tp"] > 1.0:
-        on = (
-            settings.text("parallelism.enable_sequence_parallel", default="true").lower() != "false"
-        )
-        settings.take(
-            "sequence_parallel",
-            float(on),
-            "parallelism.enable_sequence_parallel",
-            why="sequence parallelism with tensor parallelism",
-        )
+        name, why = "enable_sequence_parallel", "sequence parallelism with tensor parallelism"
+        on = settings.text(f"parallelism.{name}", default="true").lower() != "false"
+        settings.take("sequence_parallel", float(on), f"parallelism.{name}", why=why)
     if degrees["cp"] > 1.0:
-        turns = settings.text("parallelism.context_parallel_rotate_method", default="allgather")
-        way = "all_gather" if turns == "allgather" else "ring"
-        settings.take(
-            "context_parallel",
-            way,
-            "parallelism.context_parallel_rotate_method",
-            why="context by all-gather",
-        )
+        name = "parallelism.context_parallel_rotate_method"
+        gathers = settings.text(name, default="allgather") == "allgather"
+        way = "all_gather" if gathers else "ring"
+        settings.take("context_parallel", way, name, why="context by all-gather")
     return degrees
 
 
@@ -152,13 +142,14 @@ def _data_parallel(settings: Settings, degrees: Mapping[str, float]) -> float:
             f"{degrees['pp']:g} * cp {degrees['cp']:g} * {replicas:g} replicas"
         )
         return nan
-    whole = shards * degrees["cp"] > 1.0
-    settings.take(
-        "zero_stage",
-        _stage(settings, degrees) if whole else 0.0,
-        *names["shard"],
-        why="weights sharded over what is left of the GPUs",
-    )
+    whole, stage = shards * degrees["cp"] > 1.0, 0.0
+    if whole:
+        name = "parallelism.fsdp_reshard_after_forward"
+        text = settings.text(name, default="default").lower()
+        # Layers are resharded after their forward, but not in a pipeline unless that is said.
+        stage = 2.0 if text == "never" or (text == "default" and degrees["pp"] > 1.0) else 3.0
+    why = "weights sharded over what is left of the GPUs"
+    settings.take("zero_stage", stage, *names["shard"], why=why)
     if whole and replicas > 1.0:
         settings.take("hsdp_shard_size", shards * degrees["cp"], *names["replicate"])
     return replicas * shards
@@ -170,21 +161,14 @@ def launched(settings: Settings) -> str | None:
     return override.text if override and not override.flag else None
 
 
-def _stage(settings: Settings, degrees: Mapping[str, float]) -> float:
-    """Return 3 where layers are resharded after their forward, else 2."""
-    text = settings.text("parallelism.fsdp_reshard_after_forward", default="default").lower()
-    kept = text == "never" or (text == "default" and degrees["pp"] > 1.0)
-    return 2.0 if kept else 3.0
-
-
 def _batch(
     settings: Settings, degrees: Mapping[str, float], dp: float, generation: Generation
 ) -> None:
-    tokens = generation is PYTHON
-    length_key = "training.max_context_length" if tokens else "training.seq_len"
+    python = generation is PYTHON
+    length_key = "training.max_context_length" if python else "training.seq_len"
     why = "sequences of 2,048 tokens"
     length = settings.take_number("sequence_length", length_key, usual=2048.0, why=why)
-    if tokens:
+    if python:
         key = "training.num_tokens_per_microbatch_per_dp_rank"
         local = settings.number(key, default=16384.0) / length
         micro = max(local, 1.0)
@@ -192,12 +176,7 @@ def _batch(
         step = settings.number("training.num_tokens_per_train_step", default=-1.0)
         chunks = settings.number("parallelism.num_pp_microbatches", default=1.0)
         batch = step / length if step > 0.0 else micro * dp * chunks
-        settings.take(
-            "global_batch_size",
-            batch,
-            "training.num_tokens_per_train_step",
-            why="one micro-batch a rank",
-        )
+        key, why = "training.num_tokens_per_train_step", "one micro-batch a rank"
     else:
         keys: tuple[str, ...] = ("training.local_batch_size", "training.batch_size")
         local = settings.number(*keys, default=8.0)
@@ -209,18 +188,12 @@ def _batch(
         batch = settings.number("training.global_batch_size", default=-1.0)
         if batch < 0.0:
             batch = local * dp
-        settings.take(
-            "global_batch_size",
-            batch,
-            "training.global_batch_size",
-            why="a global batch of the ranks' local ones",
-        )
+        key, why = "training.global_batch_size", "a global batch of the ranks' local ones"
         settings.find("training.local_batch_size", "training.batch_size")
+    settings.take("global_batch_size", batch, key, why=why)
     steps = settings.number("training.steps", default=10000.0)
-    if not isnan(batch):
-        settings.take(
-            "training_tokens", steps * batch * length, "training.steps", why="10,000 steps"
-        )
+    tokens = steps * batch * length
+    settings.take("training_tokens", tokens, "training.steps", why="10,000 steps")
 
 
 def _pipeline(settings: Settings, pp: float, layers: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.errors import InputError, few
+from sweeps.errors import few
 
 LONGEST = 60  # characters of a value in a message
 
@@ -120,11 +120,6 @@ class Reading:
         if self.defaults:
             yield f"not stated, so as {self.version} has it: {few(self.defaults, 5, '; ')}"
         yield from self.notes
-
-
-def unreadable(place: object, wrong: str) -> InputError:
-    """Return the error that refuses a file."""
-    return InputError([f"{place}: {wrong}"])
 
 
 def counted(count: int, noun: str) -> str:

@@ -289,27 +289,32 @@ class _Reader:
                 end = place + 1
                 while end < len(raw) and raw[end][0] != "`":
                     end += 1
-                yield self._output(raw[place + 1 : end], line), bool(quote), True
+                yield self._output(line), bool(quote), True
                 place = end + 1
             else:
                 yield [raw[place]], bool(quote), False
                 place += 1
 
-    def _output(self, _: Text, line: int) -> Text:
-        name = f"(..) in line {line}"
-        self.script.unknown[name] = "a command's output isn't known before it runs"
+    def _hole(self, name: str, line: int, why: str) -> Text:
+        """Return what stands for a value that isn't known, and keep why."""
+        self.script.unknown.setdefault(name, why)
         return [(sign, line) for sign in f"{HOLE}{name}{HOLE}"]
+
+    def _output(self, line: int) -> Text:
+        return self._hole(
+            f"(..) in line {line}", line, "a command's output isn't known before it runs"
+        )
 
     def _value(self, raw: Text, place: int) -> tuple[Text, int]:
         """Return the value that a dollar sign asks for, and where its name ends."""
         line = raw[place][1]
-        rest = "".join(sign for sign, _ in raw[place + 1 :])
+        rest = plain(raw[place + 1 :])
         if rest.startswith("(("):
             end = _closing(rest, 0)
             return self._arithmetic(raw[place + 3 : place + end - 1], line), place + 1 + end
         if rest.startswith("("):
             end = _closing(rest, 0)
-            return self._output(raw[place + 2 : place + end], line), place + 1 + end
+            return self._output(line), place + 1 + end
         if rest.startswith("{"):
             end = _closing(rest, 0)
             inner = raw[place + 2 : place + end]
@@ -320,23 +325,21 @@ class _Reader:
         return self._named(found[0], line), place + 1 + found.end()
 
     def _braced(self, inner: Text, line: int) -> Text:
-        plain = "".join(sign for sign, _ in inner)
-        found = re.match(r"([A-Za-z_]\w*|\d+)(:?[-=])", plain)
+        text = plain(inner)
+        found = re.match(r"([A-Za-z_]\w*|\d+)(:?[-=])", text)
         if found:
             name, own = found[1], self.values.get(found[1])
             if own:
                 return own
             default = self._expanded(inner[found.end() :])
             if name.isdigit():
-                self.script.arguments[name] = "".join(sign for sign, _ in default)
+                self.script.arguments[name] = plain(default)
             elif found[2].endswith("=") and not self.depth:
                 self.values[name] = default
             return [(sign, line) for sign, _ in default]
-        found = re.fullmatch(r"([A-Za-z_]\w*|\d+|[@*])(\[[@*]\])?", plain)
+        found = re.fullmatch(r"([A-Za-z_]\w*|\d+|[@*])(\[[@*]\])?", text)
         if found is None:
-            name = plain
-            self.script.unknown.setdefault(name, "this kind of expansion isn't read")
-            return [(sign, line) for sign in f"{HOLE}{name}{HOLE}"]
+            return self._hole(text, line, "this kind of expansion isn't read")
         return self._named(found[1], line)
 
     def _named(self, name: str, line: int) -> Text:
@@ -348,21 +351,17 @@ class _Reader:
         if name in "@*":
             return []
         if name.isdigit():
-            why = f"argument {name} of the script isn't given"
-        else:
-            why = f"{name} has no value in the script"
-        self.script.unknown.setdefault(name, why)
-        return [(sign, line) for sign in f"{HOLE}{name}{HOLE}"]
+            return self._hole(name, line, f"argument {name} of the script isn't given")
+        return self._hole(name, line, f"{name} has no value in the script")
 
     def _arithmetic(self, raw: Text, line: int) -> Text:
-        named = re.sub(r"(?<![\w$}])([A-Za-z_]\w*)", r"$\1", "".join(sign for sign, _ in raw))
-        text = "".join(sign for sign, _ in self._expanded([(sign, line) for sign in named]))
+        named = re.sub(r"(?<![\w$}])([A-Za-z_]\w*)", r"$\1", plain(raw))
+        text = plain(self._expanded([(sign, line) for sign in named]))
         value = None if HOLE in text else calculated(text.replace("/", "//"))
         if value is None:
             holes = text.split(HOLE)[1::2]
             name = holes[0] if holes else f"(({text.strip()}))"
-            self.script.unknown.setdefault(name, "isn't a whole number's calculation")
-            return [(sign, line) for sign in f"{HOLE}{name}{HOLE}"]
+            return self._hole(name, line, "isn't a whole number's calculation")
         return [(sign, line) for sign in str(value)]
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from sweeps.errors import InputError
 from sweeps.launch.arguments import Override
-from sweeps.launch.read import read_launch
 from sweeps.launch.setting import Reading
 from tests.bending import bent
+from tests.launch import read_launch
 from tests.tables import examples
 
 DATA = Path(__file__).parents[1] / "data" / "launch"

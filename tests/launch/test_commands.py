@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sweeps.errors import InputError
-from sweeps.launch.read import read_launch
 from sweeps.launch.shell import read_script
+from tests.launch import read_launch
 from tests.tables import examples
 
 # What bash hands to the program of each line, as `bash -c` with `printf '%s|'` prints it.

@@ -16,12 +16,12 @@ import pytest
 import sweeps as package
 from sweeps.launch.arguments import Override, keys_of
 from sweeps.launch.frameworks import launch_files
-from sweeps.launch.read import read_launch
 from sweeps.launch.settings import LaunchFile
 from sweeps.launch.spec import spec_of_plan
 from sweeps.search.answer import answer
 from sweeps.search.request import Execution, Point, read_request
 from tests.cli_runner import Runner
+from tests.launch import read_launch
 from tests.tables import examples, keyed
 
 DATA = Path(__file__).parents[1] / "data" / "launch"

@@ -11,10 +11,10 @@ import sweeps as package
 from sweeps.cli.from_file import read_files
 from sweeps.errors import InputError
 from sweeps.launch.arguments import Override
-from sweeps.launch.read import read_launch
 from sweeps.launch.setting import Reading
 from sweeps.spec.catalog import load_framework
 from tests.cli_runner import Runner
+from tests.launch import read_launch
 from tests.tables import examples, keyed
 
 DATA = Path(__file__).parents[1] / "data" / "launch"

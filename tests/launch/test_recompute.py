@@ -13,7 +13,7 @@ import pytest
 
 from sweeps.errors import InputError
 from sweeps.launch.arguments import Override
-from sweeps.launch.read import read_launch
+from tests.launch import read_launch
 from tests.tables import examples
 
 DATA = Path(__file__).parents[1] / "data" / "launch"
