@@ -5,31 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sweeps.calibration.log import LogTest
+from sweeps.calibration.log import WORDS, LogTest
 from sweeps.spec.machine import Machine
 
 # What GPUs are called: NVIDIA H100 80GB HBM3, AMD Instinct MI300X, Tesla V100-SXM2-16GB.
 _GPU = re.compile(r"\b(?:(?:MI|GB|GH|[A-Z])\d{2,3}[A-Z]?\b|RTX PRO 6000)", re.IGNORECASE)
-# Machines by GPU; where several have one, that whose profile was fitted to it.
-MACHINES = {
-    "H100": "dgx-h100",
-    "H200": "dgx-h200",
-    "A100": "dgx-a100",
-    "B200": "dgx-b200",
-    "B300": "dgx-b300",
-    "GB200": "gb200-nvl72",
-    "GB300": "gb300-nvl72",
-    "A800": "hgx-a800",
-    "H800": "hgx-h800",
-    "H20": "hgx-h20",
-    "MI300X": "mi300x",
-    "MI325X": "mi325x",
-    "MI355X": "mi355x",
-    "L40S": "l40s",
-    "RTX PRO 6000": "rtx-pro-6000",
-    "GH200": "gh200",
-    "GB10": "dgx-spark",
-}
 # GPUs on boards with NVSwitch, which are sold as cards of PCIe, too.
 _CARDS = re.compile(r"PCI-?E|\bNVL\b", re.IGNORECASE)
 _SMALL = {("A100", "40GB"): "dgx-a100-40gb"}
@@ -45,11 +25,11 @@ def machine_of(text: str) -> str:
     """Return the machine whose GPU a device's name has; empty where the catalogue has none."""
     device = device_of(text)
     if not device or _CARDS.search(text):
-        return "" if device not in ("L40S", "RTX PRO 6000") else MACHINES[device]
+        return "" if device not in ("L40S", "RTX PRO 6000") else WORDS["machines"][device]
     for (name, memory), machine in _SMALL.items():
         if name == device and memory in text.upper():
             return machine
-    return MACHINES.get(device, "")
+    return WORDS["machines"].get(device, "")
 
 
 def machine_named(tests: Sequence[LogTest]) -> str:

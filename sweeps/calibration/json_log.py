@@ -19,15 +19,15 @@ import numpy as np
 from sweeps.calibration.log import (
     GIGA,
     PLACEMENTS,
+    WORDS,
     Left,
     LogRow,
     Logs,
     LogTest,
     operation_of,
-    reject,
     version_text,
 )
-from sweeps.errors import InputError
+from sweeps.errors import InputError, reject
 
 _MOST_RANKS = 1 << 24  # and any other count
 
@@ -172,7 +172,7 @@ def _number(value: object) -> float:
 
 # Records: an operation each, of rccl-tests or of NCCL's Inspector.
 
-INSPECTOR, RCCL = "coll_perf", "busBw"
+INSPECTOR, RCCL = "inspector", "rccl"
 _MOST_KINDS = 10_000  # curves and sizes; more is no log of a test or of a training run
 
 
@@ -246,29 +246,6 @@ def read_json_lines(path: Path, records: Sequence[tuple[int, Any]]) -> Logs:
     return found
 
 
-# What the two kinds of records call things; times are in us, rates in GB/s.
-_KEYS = {
-    RCCL: {
-        "name": "name",
-        "ranks": "ranks",
-        "nodes": "nodes",
-        "size": "size",
-        "time": "time",
-        "algbw": "algBw",
-        "busbw": "busBw",
-        "wrong": "wrong",
-        "in_place": "inPlace",
-    },
-    INSPECTOR: {
-        "name": "coll",
-        "ranks": "n_ranks",
-        "nodes": "nnodes",
-        "size": "coll_msg_size_bytes",
-        "time": "coll_exec_time_us",
-        "algbw": "coll_algobw_gbs",
-        "busbw": "coll_busbw_gbs",
-    },
-}
 _Key = tuple[str, str, int, int]  # kind of record, operation, ranks, nodes
 _Sizes = dict[tuple[float, str], list[LogRow]]  # rows by size and placement
 
@@ -284,7 +261,7 @@ def _record(number: int, record: object) -> tuple[_Key, LogRow] | None:
         if not isinstance(measured, dict):
             return None
         record = {**header, **measured, "nnodes": header.get("nnodes", header.get("n_nodes"))}
-    cells = {meaning: record.get(key) for meaning, key in _KEYS[kind].items()}
+    cells = {meaning: record.get(key) for meaning, key in WORDS["records"][kind].items()}
     size, time, algbw, busbw, wrong = (
         _number(cells.get(name)) for name in ("size", "time", "algbw", "busbw", "wrong")
     )
@@ -295,7 +272,7 @@ def _record(number: int, record: object) -> tuple[_Key, LogRow] | None:
         size *= ranks if abs(whole / ranks - 1.0) < 0.1 else 1
     placement = PLACEMENTS[_count(cells.get("in_place")) > 0]
     row = LogRow(number, size, time * 1e-6, placement, algbw * GIGA, busbw * GIGA, wrong)
-    name = str(record.get(_KEYS[kind]["name"], ""))
+    name = str(record.get(WORDS["records"][kind]["name"], ""))
     key = (kind, name, ranks, _count(cells["nodes"]))
     return (key, row) if row.whole else None
 

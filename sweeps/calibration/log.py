@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
-from sweeps.errors import InputError, nearest
+from sweeps.errors import nearest
+from sweeps.spec.files import shipped
 
 PLACEMENTS = ("out-of-place", "in-place")
 GIGA = 1e9
-# The program's name without its ending, and the operation it times.
-OPERATIONS: Mapping[str, str] = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "broadcast": "broadcast",
-    "bcast": "broadcast",
-    "reduce": "reduce",
-    "alltoall": "all_to_all",
-    "all_to_all": "all_to_all",
-    "sendrecv": "p2p",
-    "p2p": "p2p",
-}
+# What programs that measure call things, by meaning.
+WORDS: Mapping[str, Any] = tomllib.loads(
+    (shipped("logs") / "words.toml").read_text(encoding="utf-8")
+)
+OPERATIONS: Mapping[str, str] = WORDS["operations"]
 # What is no operation here, though the name of one is a part of its name.
 _OTHERS = ("alltoallv", "all_to_allv", "all_to_all_v", "allgatherv", "all_gatherv", "scatterv")
 
@@ -103,11 +97,6 @@ class Logs:
 
     tests: list[LogTest] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
-
-
-def reject(where: str, wrong: str) -> NoReturn:
-    """Refuse a log, or a test of it, for what is wrong at a place."""
-    raise InputError([f"{where}: {wrong}"])
 
 
 def operation_of(text: str) -> str:

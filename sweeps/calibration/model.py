@@ -32,10 +32,9 @@ from sweeps.calibration.log import (
     LogTest,
     known_operations,
     operation_of,
-    reject,
 )
 from sweeps.calibration.settings import NO_NVLS, SIMPLE_FORMS, left_by
-from sweeps.errors import InputError, fault, refuse
+from sweeps.errors import InputError, fault, refuse, reject
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import CONSTANTS, FABRIC, ISSUE, SHARED, Machine
 from sweeps.spec.resolve import resolve

@@ -11,26 +11,14 @@ import math
 import re
 from pathlib import Path
 
-from sweeps.calibration.log import Left, LogRow, Logs, LogTest, reject
+from sweeps.calibration.log import WORDS, Left, LogRow, Logs, LogTest
 from sweeps.calibration.settings import setting_of
-from sweeps.errors import InputError
+from sweeps.errors import InputError, reject
 
 _TITLE = re.compile(r"#\s*OSU\s+(\S+?)(-\w+)?\s+(.*?)\s+Test\b(?:\s+v(\S+))?")
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+(?:\.\d+)?)((?:\s+\S+)*)\s*$")
 _COUNT = re.compile(r"\bosu_\w+")
 _RANKS = re.compile(r"(?:^|\s)(?:-n|-np|--np|--ntasks)[ =](\d+)\b")
-_NAMES = {
-    "allreduce latency": "all_reduce",
-    "allgather latency": "all_gather",
-    "reduce_scatter latency": "reduce_scatter",
-    "broadcast latency": "broadcast",
-    "bcast latency": "broadcast",
-    "reduce latency": "reduce",
-    "all-to-all personalized exchange latency": "all_to_all",
-    "alltoall latency": "all_to_all",
-    "latency": "p2p",
-    "bandwidth": "p2p",
-}
 _LONGEST = 500  # characters of a line of these programs
 _SHARES = ("all_gather", "all_to_all")
 
@@ -93,7 +81,7 @@ def _test(
     settings: dict[str, str],
 ) -> LogTest:
     where, name = f"{path.name}, line {line}", title[3].strip()
-    operation = _NAMES.get(name.lower(), "")
+    operation = WORDS["osu"].get(name.lower(), "")
     if not operation:
         known = "Allreduce, Allgather, Reduce_scatter, Broadcast, Reduce, All-to-All, Bandwidth"
         reject(where, f"'{name}' is no operation that is modelled; known: {known}")

@@ -26,7 +26,7 @@ from sweeps.calibration.fit import (
     scatter,
     scores_of,
 )
-from sweeps.calibration.log import PLACEMENTS, Left, reject
+from sweeps.calibration.log import PLACEMENTS, Left
 from sweeps.calibration.logs import check_operation, read_logs
 from sweeps.calibration.model import (
     PLAIN,
@@ -51,7 +51,7 @@ from sweeps.calibration.normal import (
     verdict_of,
 )
 from sweeps.calibration.odd import OddRow, slow_rows, wrong_rows
-from sweeps.errors import refuse
+from sweeps.errors import refuse, reject
 from sweeps.plots.measured import MOST_CURVES, Curve, Panel
 from sweeps.result import Result, provenance_of
 from sweeps.spec.machine import CONSTANTS, ISSUE, Machine

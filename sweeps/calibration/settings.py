@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sweeps.calibration.log import WORDS
 from sweeps.spec.nccl_words import ALGORITHMS, FORMER, NO_TIMES, OF_PAT, PAT, PROTOCOLS
 
 # Which algorithm a run's settings leave, where that is all but NVLS.
@@ -21,29 +22,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ALGORITHM: ALGORITHMS,
     PROTOCOL: PROTOCOLS,
 }
-# Functions by operation; point-to-point operations choose no algorithm and no protocol by these.
-_FUNCTIONS = {
-    "all_reduce": "allreduce",
-    "all_gather": "allgather",
-    "reduce_scatter": "reducescatter",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-}
-# The form of each algorithm, as NCCL or a table of rows calls it.
-FORMS = {
-    "ring": "ring",
-    "ring_path": "ring",
-    "tree": "tree",
-    "tree_path": "tree",
-    "nvls": "nvls",
-    "nvlstree": "nvls_tree",
-    "nvls_tree": "nvls_tree",
-    "collnetchain": "sharp",
-    "collnetdirect": "sharp",
-    "nvls_sharp": "sharp",
-}
 # Those that use NCCL's protocol Simple alone.
 SIMPLE_FORMS = ("nvls", "nvls_tree", "sharp")
+_FORMS, _FUNCTIONS = WORDS["forms"], WORDS["functions"]
 _SET = re.compile(
     rf"\b({'|'.join(VARIABLES)})(?:\s+set by environment to\s+(.*)"
     r"|\s*[=:]\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"']+))|\s+([\^\w][\w,^;:]*)\s*$)"
@@ -120,12 +101,12 @@ def left_by(settings: Mapping[str, str], operation: str) -> Settings:
     # LL128 is priced as the other protocol of long messages.
     long = bool(protocols & {"simple", "ll128"})
     if "simple" not in protocols:
-        algorithms -= {name for name in algorithms if FORMS.get(name) in SIMPLE_FORMS}
+        algorithms -= {name for name in algorithms if _FORMS.get(name) in SIMPLE_FORMS}
     given = ", ".join(f"{name}={settings[name]}" for name in VARIABLES if settings.get(name))
-    forms = sorted({FORMS[name] for name in algorithms if name in FORMS})
+    forms = sorted({_FORMS[name] for name in algorithms if name in _FORMS})
     if not forms:
         return _nothing_left(given, algorithms, operation, notes)
-    every = sorted({*FORMS.values()})
+    every = sorted({*_FORMS.values()})
     word = "" if forms == every else "|".join(forms)
     if forms == [form for form in every if not form.startswith("nvls")]:
         word = NO_NVLS

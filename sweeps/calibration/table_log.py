@@ -17,16 +17,15 @@ from typing import Any
 from sweeps.calibration.log import (
     GIGA,
     PLACEMENTS,
+    WORDS,
     Left,
     LogRow,
     Logs,
     LogTest,
     known_operations,
     operation_of,
-    reject,
 )
-from sweeps.calibration.settings import FORMS
-from sweeps.errors import InputError, few, needs, refuse
+from sweeps.errors import InputError, few, needs, refuse, reject
 from sweeps.validate.table import find_table, read_table
 
 # Columns that tell tests apart; one without a number or word counts as nothing.
@@ -52,7 +51,7 @@ def read_table_log(name: str, operation: str = "") -> list[LogTest]:
         table = read_table(path, _further(path))
     except InputError as error:
         raise InputError([line.replace("measured.table", "LOG") for line in error.faults]) from None
-    columns: dict[str, Any] = {**table.columns, "line": _lines(path)}
+    columns: dict[str, Any] = {**table.columns, "line": table.lines}
     count = len(columns["time"])
     each: dict[tuple[Any, ...], list[int]] = {}
     keys = [columns[key].tolist() if key in columns else [""] * count for key in _KEYS]
@@ -74,18 +73,6 @@ def _further(path: Path) -> dict[str, str]:
         return {}  # whoever reads it whole says why
     each = {name: [h for h in header if h == name or h.startswith(f"{name}_")] for name in _FURTHER}
     return {name: found[0] for name, found in each.items() if found}
-
-
-def _lines(path: Path) -> list[int]:
-    """Return the line of each row, below the headings and without remarks."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file)
-        found = [
-            rows.line_num
-            for row in rows
-            if any(cell.strip() for cell in row) and not row[0].lstrip().startswith("#")
-        ]
-    return found[1:]
 
 
 def _test(
@@ -117,59 +104,17 @@ def _test(
         hardware=key["hardware"],
         nodes=int(key["nodes"] or 0),
         part=key["table"],
-        forced=FORMS.get(key["algorithm"], ""),
+        forced=WORDS["forms"].get(key["algorithm"], ""),
         fabric=key["fabric"],
         card=float(key["inter_bandwidth"] or 0.0),
     )
 
 
-# The usual names of columns, without units, signs and capitals.
+# Tables of people's own: columns by their usual names.
 
-_USUAL: Mapping[str, tuple[str, ...]] = {
-    "size": ("size", "bytes", "message_bytes", "size_bytes", "message_size", "message_size_bytes",
-             "msg_size", "msg_size_bytes", "msg_bytes", "msgsize", "nbytes", "data_size",
-             "data_size_bytes", "payload_bytes", "num_bytes"),
-    "time": ("time", "latency", "duration", "elapsed", "avg_time", "avg_latency", "mean_time",
-             "mean_latency", "median_time", "median_latency", "median", "mean", "avg", "exec_time",
-             "time_avg", "latency_avg", "oop_time", "out_of_place_time"),
-    "algbw": ("algbw", "alg_bw", "algo_bw", "algobw", "algorithm_bandwidth", "algo_bandwidth",
-              "oop_algbw", "out_of_place_algbw"),
-    "busbw": ("busbw", "bus_bw", "bus_bandwidth", "bandwidth_bus", "oop_busbw",
-              "out_of_place_busbw"),
-    "operation": ("operation", "collective", "coll", "op", "test", "benchmark", "name", "type",
-                  "op_name", "collective_name", "kind"),
-    "ranks": ("ranks", "nranks", "n_ranks", "num_ranks", "world_size", "worldsize", "np", "nproc",
-              "nprocs", "gpus", "ngpus", "n_gpus", "num_gpus", "gpu_count", "world"),
-    "nodes": ("nodes", "nnodes", "n_nodes", "num_nodes", "node_count"),
-    "placement": ("placement", "in_place", "inplace", "place"),
-    "wrong": ("wrong", "nwrong", "errors", "num_wrong", "wrong_count", "oop_wrong"),
-    "hardware": ("hardware", "machine"),
-    "fabric": ("fabric",),
-}  # fmt: skip
-_UNITS = {
-    "s": 1.0,
-    "sec": 1.0,
-    "seconds": 1.0,
-    "ms": 1e-3,
-    "us": 1e-6,
-    "usec": 1e-6,
-    "µs": 1e-6,
-    "μs": 1e-6,
-    "microseconds": 1e-6,
-    "ns": 1e-9,
-}
-_RATES = {
-    "gbps": GIGA,
-    "gb/s": GIGA,
-    "gbs": GIGA,
-    "gb_s": GIGA,
-    "mbps": 1e6,
-    "mb/s": 1e6,
-    "gbit/s": GIGA / 8,
-    "gib/s": 2.0**30,
-}
+_TIMES, _RATES, _HEADINGS = WORDS["times"], WORDS["rates"], WORDS["headings"]
 _SUFFIX = re.compile(
-    rf"^(.+?)[\s_]*[\s_\[(]\s*({'|'.join([*_UNITS, *_RATES, 'bytes', 'byte', 'b'])})\s*[\])]?$"
+    rf"^(.+?)[\s_]*[\s_\[(]\s*({'|'.join([*_TIMES, *_RATES, 'bytes', 'byte', 'b'])})\s*[\])]?$"
 )
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?(?:e\+?\d+)?)\s*([kmgt]?)(i?)b?(?:ytes?)?$", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -200,7 +145,7 @@ def _columns(cells: Sequence[str]) -> dict[str, tuple[int, str]]:
         names = {re.sub(r"[\s_]+", "_", plain).strip("_"): ""}
         if match := _SUFFIX.match(plain):
             names.setdefault(re.sub(r"[\s_]+", "_", match[1]).strip("_"), match[2])
-        for meaning, usual in _USUAL.items():
+        for meaning, usual in _HEADINGS.items():
             for name, unit in names.items():
                 if name in usual:
                     order = usual.index(name)
@@ -265,7 +210,7 @@ class _Reader:
 
     def _scales(self, cells: Sequence[tuple[int, list[str]]]) -> tuple[float, float]:
         """Return the units of times and of rates; NaN where nothing tells the times'."""
-        own = _UNITS.get(self.columns.get("time", (0, ""))[1], math.nan)
+        own = _TIMES.get(self.columns.get("time", (0, ""))[1], math.nan)
         rate = _RATES.get(self.columns.get("algbw", (0, ""))[1], GIGA)
         times = [own] if math.isfinite(own) else [1e-6, 1e-3, 1.0, 1e-9]
         for unit in times:
@@ -283,7 +228,7 @@ class _Reader:
 
     def row(self, number: int, row: Sequence[str]) -> tuple[tuple[Any, ...], LogRow] | None:
         """Return a row with what tells its test from others; None where it can't be read."""
-        cells = {name: self._cell(row, name) for name in _USUAL}
+        cells = {name: self._cell(row, name) for name in _HEADINGS}
         size = _size(cells["size"])
         time, algbw, busbw, wrong, ranks, nodes = (
             _float(cells[name]) for name in ("time", "algbw", "busbw", "wrong", "ranks", "nodes")

@@ -24,11 +24,10 @@ from sweeps.calibration.log import (
     Logs,
     LogTest,
     operation_of,
-    reject,
     version_text,
 )
 from sweeps.calibration.settings import setting_of
-from sweeps.errors import InputError, few
+from sweeps.errors import InputError, few, reject
 
 _PROGRAM = re.compile(r"Collective test (?:starting|concluded):\s*(\S+)")
 _CALLED = ("_perf", "_perf_mpi")  # How a program's name ends

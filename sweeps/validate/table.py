@@ -162,6 +162,7 @@ class Table:
     path: Path  # Its file
     digest: str  # SHA-256 of the file
     columns: Mapping[str, NDArray[Any]]  # Text, or float64 in canonical units, by quantity or label
+    lines: Sequence[int]  # The line of each row
 
 
 def find_table(name_or_path: str) -> Path:
@@ -178,7 +179,8 @@ def read_table(
     header = [cell.strip() for cell in lines[0][1]]
     found = headings_of(path, header, headings or {}, units or {})
     digest = hashlib.sha256(content).hexdigest()
-    return Table(path, digest, _values(path, found, header, lines[1:]))
+    numbers = [number for number, _ in lines[1:]]
+    return Table(path, digest, _values(path, found, header, lines[1:]), numbers)
 
 
 def _values(
