@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import fault, nearest, reject
 from sweeps.tuner.settings import SCATTERED, SWITCHES
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
@@ -334,8 +334,8 @@ def read_yaml(path: Path) -> YamlFile:
         loader = yaml.SafeLoader(text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        message = f"{path}, line {line}: is not YAML: it has the character U+{error.character:04X}"
-        raise InputError(message) from None
+        wrong = f"is not YAML: it has the character U+{error.character:04X}"
+        reject(f"{path}, line {line}", wrong)
     twice: list[tuple[str, int]] = []
 
     def line_of(node: Any) -> int:
@@ -372,21 +372,17 @@ def read_yaml(path: Path) -> YamlFile:
         if node is None:
             return YamlFile(path, ())
         if not isinstance(node, yaml.MappingNode):
-            message = (
-                f"{path}, line {line_of(node)}: is not a mapping of layers, such as 'qkv_fprop:'"
-            )
-            raise InputError(message)
+            wrong = "is not a mapping of layers, such as 'qkv_fprop:'"
+            reject(f"{path}, line {line_of(node)}", wrong)
         entries = entries_of(node, 0)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f", line {mark.line + 1}"
         problem = getattr(error, "problem", None) or "can't be read"
-        message = f"{path}{place}: is not YAML: {problem}"
-        raise InputError(message) from None
+        reject(f"{path}{place}", f"is not YAML: {problem}")
     except (RecursionError, ValueError, TypeError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        message = f"{path}: is not a configuration: {reason}"
-        raise InputError(message) from None
+        reject(path, f"is not a configuration: {reason}")
     return YamlFile(path, entries, tuple(twice))
 
 
@@ -394,10 +390,9 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        message = f"{path}: can't be read: {error.strerror or error}"
+        reject(path, f"can't be read: {error.strerror or error}")
     except UnicodeDecodeError as error:
-        message = f"{path}: is not UTF-8 text (byte {error.start})"
-    raise InputError(message)
+        reject(path, f"is not UTF-8 text (byte {error.start})")
 
 
 # The schema of a configuration: which layers and keys there are, and what they hold.
