@@ -137,15 +137,6 @@ MOST_IN_A_HOST = 16
 
 
 @dataclass(frozen=True, slots=True)
-class LogDefaults:
-    """What the user says of logs that don't say it: 0 and nothing where they do."""
-
-    operation: str = ""  # The collective
-    ranks: int = 0  # All ranks, and those of one node
-    gpus_per_node: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class PlacedTest:
     """One test on a machine."""
 
@@ -181,10 +172,16 @@ def other_words(library: str) -> str:
 def cases_of(
     tests: Sequence[LogTest],
     machine: Machine,
-    defaults: LogDefaults,
+    *,
+    operation: str = "",
+    ranks: int = 0,
+    gpus_per_node: int = 0,
     left: list[Left] | None = None,
 ) -> list[PlacedTest]:
-    """Place tests on a machine's nodes; those that can't be are left out, if any can."""
+    """Place tests on a machine's nodes; those that can't be are left out, if any can.
+
+    The operation, all ranks and those of a node are what is said of logs that don't say it.
+    """
     of_it = [test for test in tests if test.hardware in ("", machine.name)]
     if not of_it:
         named = ", ".join(dict.fromkeys(test.hardware for test in tests))
@@ -192,7 +189,7 @@ def cases_of(
     cases, faults = [], list[str]()
     for test in of_it:
         try:
-            cases.append(_case(test, machine, defaults))
+            cases.append(_case(test, machine, operation, ranks, gpus_per_node))
         except InputError as error:
             if any(line.startswith("--") for line in error.faults):
                 raise  # It is what was asked for that can't be, not the log
@@ -204,16 +201,18 @@ def cases_of(
     return cases
 
 
-def _case(test: LogTest, machine: Machine, defaults: LogDefaults) -> PlacedTest:
-    operation = _operation(test, defaults)
+def _case(
+    test: LogTest, machine: Machine, operation: str, ranks: int, gpus_per_node: int
+) -> PlacedTest:
+    operation = _operation(test, operation)
     test = replace(test, operation=operation)
-    test, cut = _whole_header(test, operation, defaults)
-    ranks = _ranks(test, operation, defaults)
+    test, cut = _whole_header(test, ranks)
+    ranks = _ranks(test, ranks)
     if test.shares:
         whole = tuple(replace(row, size=row.size * ranks) for row in test.rows)
         test = replace(test, rows=whole)
         cut = (*cut, f"its sizes are a rank's share: times {ranks} ranks")
-    nodes, notes = _nodes(test, ranks, machine, defaults)
+    nodes, notes = _nodes(test, ranks, machine, gpus_per_node)
     rows, odd = checked_rates(test, ranks)
     placed = f"{nodes} x {ranks // nodes}" if nodes > 1 else f"{ranks}"
     settings = left_by(test.settings, operation)
@@ -233,38 +232,35 @@ def _case(test: LogTest, machine: Machine, defaults: LogDefaults) -> PlacedTest:
     )
 
 
-def _whole_header(
-    test: LogTest, operation: str, defaults: LogDefaults
-) -> tuple[LogTest, tuple[str, ...]]:
+def _whole_header(test: LogTest, given: int) -> tuple[LogTest, tuple[str, ...]]:
     """Take the ranks that are given where a log's list of them is cut: its own rates say so."""
-    given, listed = defaults.ranks, test.ranks
+    listed = test.ranks
     if not (given and listed) or given == listed:
         return test, ()
-    if implied_ranks(operation, test.rows) != given:
+    if implied_ranks(test.operation, test.rows) != given:
         return test, ()
     note = f"its list of ranks is cut after {listed}: --ranks {given}, as its rates say"
     return replace(test, ranks=0, hosts={}), (note,)
 
 
-def _operation(test: LogTest, defaults: LogDefaults) -> str:
-    own = test.operation or operation_of(test.path.name)
-    if test.operation and defaults.operation and test.operation != defaults.operation:
+def _operation(test: LogTest, given: str) -> str:
+    if test.operation and given and test.operation != given:
         wrong = f"{test.where}: the log is of {test.operation}"
-        refuse("--op", defaults.operation, wrong, "leave it out: the log says it")
-    found = defaults.operation or own
+        refuse("--op", given, wrong, "leave it out: the log says it")
+    found = given or test.operation or operation_of(test.path.name)
     if not found:
         wrong = "neither the log nor its name says which operation it is of"
         reject(test.where, f"{wrong}; give --op ({known_operations('')})")
     return found
 
 
-def _ranks(test: LogTest, operation: str, defaults: LogDefaults) -> int:
-    if test.ranks and defaults.ranks and test.ranks != defaults.ranks:
+def _ranks(test: LogTest, given: int) -> int:
+    if test.ranks and given and test.ranks != given:
         wrong = f"{test.where}: the log has {test.ranks}"
-        refuse("--ranks", defaults.ranks, wrong, "leave it out: the log says it")
-    ranks = test.ranks or defaults.ranks
+        refuse("--ranks", given, wrong, "leave it out: the log says it")
+    ranks = test.ranks or given
     if not ranks:
-        implied = implied_ranks(operation, test.rows)
+        implied = implied_ranks(test.operation, test.rows)
         hint = f"--ranks {implied}, which busbw by algbw implies" if implied else "--ranks N"
         reject(test.where, f"no lines '# Rank ..', so its ranks aren't known; give {hint}")
     if ranks < 2:
@@ -273,14 +269,14 @@ def _ranks(test: LogTest, operation: str, defaults: LogDefaults) -> int:
 
 
 def _nodes(
-    test: LogTest, ranks: int, machine: Machine, defaults: LogDefaults
+    test: LogTest, ranks: int, machine: Machine, gpus_per_node: int
 ) -> tuple[int, tuple[str, ...]]:
     """Return the nodes of a test, and what was assumed of them."""
     most = int(machine.figures["gpus_per_node"].value)
     hosts = list(test.hosts.values())
     notes: tuple[str, ...] = ()
-    if defaults.gpus_per_node:
-        nodes = -(-ranks // defaults.gpus_per_node)
+    if gpus_per_node:
+        nodes = -(-ranks // gpus_per_node)
     elif test.nodes:
         nodes = test.nodes
     elif len(hosts) > 1 and most > MOST_IN_A_HOST:

@@ -19,7 +19,6 @@ from sweeps.bands import percent
 from sweeps.calibration.model import (
     PLAIN,
     Given,
-    LogDefaults,
     Model,
     PlacedTest,
     Rows,
@@ -248,7 +247,7 @@ def published() -> tuple[Peer, ...]:
     found: list[Peer] = []
     for name in dict.fromkeys(test.hardware for test in tests):
         machine = machine_for(name)
-        cases = cases_of([one for one in tests if one.hardware == name], machine, LogDefaults())
+        cases = cases_of([one for one in tests if one.hardware == name], machine)
         found += peers_of(cases, rows_of(cases, ("out-of-place",)), machine)
     return tuple(found)
 

@@ -31,7 +31,6 @@ from sweeps.calibration.logs import check_operation, read_logs
 from sweeps.calibration.model import (
     PLAIN,
     Given,
-    LogDefaults,
     Model,
     PlacedTest,
     Rows,
@@ -109,9 +108,15 @@ def calibrate(request: CalibrationRequest) -> Calibration:
     read = read_logs(request.logs, operation)
     named = request.hardware or machine_named(read.tests) or LABELS["hardware"].default
     machine = machine_for(named, request.fabric, request.folders)
-    defaults = LogDefaults(operation, request.ranks, request.gpus_per_node)
     left = [*read.left]
-    cases = cases_of(read.tests, machine, defaults, left)
+    cases = cases_of(
+        read.tests,
+        machine,
+        operation=operation,
+        ranks=request.ranks,
+        gpus_per_node=request.gpus_per_node,
+        left=left,
+    )
     if not request.hardware:
         cases = _of_named(cases, machine, left)
     placements = PLACEMENTS if request.placement == "both" else (request.placement,)

@@ -12,7 +12,7 @@ import pytest
 
 from sweeps.calibration.log import Left, Logs
 from sweeps.calibration.logs import read_logs
-from sweeps.calibration.model import LogDefaults, PlacedTest, cases_of
+from sweeps.calibration.model import PlacedTest, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.bending import bent
@@ -60,7 +60,7 @@ def read_or_refused(path: Path) -> tuple[Logs | None, Sequence[str]]:
 
 def placed_or_refused(logs: Logs, left: list[Left]) -> tuple[list[PlacedTest], Sequence[str]]:
     try:
-        return cases_of(logs.tests, H100, LogDefaults("", 8), left), ()
+        return cases_of(logs.tests, H100, ranks=8, left=left), ()
     except InputError as error:
         return [], error.faults
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeps.calibration.fit import Fit, bounded, fall_out, fit_profile, follow
-from sweeps.calibration.model import LogDefaults, Model, Rows, cases_of, machine_for, rows_of
+from sweeps.calibration.model import Model, Rows, cases_of, machine_for, rows_of
 from sweeps.calibration.table_log import read_table_log
 from sweeps.validate import class_of
 from tests.calibrate.simulated import Group, timed
@@ -225,7 +225,7 @@ def test_left_out_sizes_of_published_curves() -> None:
         if len({row.size for row in test.rows}) < 12:
             continue
         machine = machine_for(test.hardware, test.fabric)
-        rows = rows_of(cases_of([test], machine, LogDefaults()), ("out-of-place",))
+        rows = rows_of(cases_of([test], machine), ("out-of-place",))
         sizes = np.unique(rows.message_bytes)
         even = np.isin(rows.message_bytes, sizes[::2])
         known, others = rows.where(even), rows.where(~even)
@@ -265,7 +265,7 @@ def published(hardware: str) -> Rows:
         for one in read_table_log("nccl-collectives")
         if one.hardware == hardware and one.part.startswith("aiconfigurator")
     ]
-    return rows_of(cases_of(tests, machine_for(hardware), LogDefaults()), ("out-of-place",))
+    return rows_of(cases_of(tests, machine_for(hardware)), ("out-of-place",))
 
 
 @pytest.mark.thorough_cases(every=3)

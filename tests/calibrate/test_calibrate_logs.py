@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweeps.calibration.json_log import read_json_log
 from sweeps.calibration.log import LogTest, operation_of
 from sweeps.calibration.logs import check_operation, read_any, read_logs
-from sweeps.calibration.model import LogDefaults, PlacedTest, bus_factor, cases_of
+from sweeps.calibration.model import PlacedTest, bus_factor, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed
@@ -28,8 +29,8 @@ def read(text: str, name: str = "a.log") -> LogTest:
     return test
 
 
-def placed(text: str, name: str = "a.log", defaults: LogDefaults | None = None) -> PlacedTest:
-    (case,) = cases_of([read(text, name)], H100, defaults or LogDefaults())
+def placed(text: str, name: str = "a.log", **given: Any) -> PlacedTest:
+    (case,) = cases_of([read(text, name)], H100, **given)
     return case
 
 
@@ -167,7 +168,7 @@ def test_rccl_in_place_alone() -> None:
         "     1048576        262144     float     sum      -1   100.00   10.49   18.35      0\n"
     )
     (case,) = cases_of(
-        [read(text, "all_reduce.log")], load_hardware("mi300x"), LogDefaults(operation="all_reduce")
+        [read(text, "all_reduce.log")], load_hardware("mi300x"), operation="all_reduce"
     )
     assert case.rows[0].placement == "in-place"
     assert case.test.versions == {"rccl-tests": "develop:ae3e635"}
@@ -207,7 +208,7 @@ def test_json_lists_a_device_for_each_process() -> None:
         "results": [result(1 << power, 1e-5 * power, 16) for power in (10, 20, 30)],
     }
     (test,) = read_json_log(Path("a.json"), json.dumps(content)).tests
-    (case,) = cases_of([test], H100, LogDefaults())
+    (case,) = cases_of([test], H100)
     assert (case.operation, case.ranks, case.nodes) == GROUP
     assert [row.placement for row in case.rows] == ["out-of-place"] * 3
     assert test.versions == {"NCCL": "2.29.7"}
@@ -219,7 +220,7 @@ def test_a_table_with_lines(tmp_path: Path) -> None:
         "# a remark\ncollective,ranks,nodes,message_bytes,time_us\nall_reduce,8,1,1024,12\n"
         "all_reduce,8,1,1048576,40\nall_to_all,8,1,1048576,30\n"
     )
-    cases = cases_of(read_logs([str(path)]).tests, H100, LogDefaults())
+    cases = cases_of(read_logs([str(path)]).tests, H100)
     assert [case.operation for case in cases] == ["all_reduce", "all_to_all"]
     assert [row.line for row in cases[0].rows] == [3, 4]
 
@@ -262,7 +263,7 @@ def test_unknown_ranks_are_a_fault_that_says_what_the_rates_imply() -> None:
     bare = "".join(line for line in TEXT.splitlines(keepends=True) if "Rank" not in line)
     with pytest.raises(InputError, match="give --ranks 16, which busbw by algbw implies"):
         placed(bare)
-    case = placed(bare, defaults=LogDefaults(ranks=16))
+    case = placed(bare, ranks=16)
     assert (case.ranks, case.nodes) == (16, 2)
     assert "no hosts in the log" in case.notes[0]
 
@@ -272,9 +273,9 @@ def test_a_wrong_operation_is_told() -> None:
     with pytest.raises(InputError, match="neither the log nor its name says which operation"):
         placed(bare)
     with pytest.raises(InputError, match="which no number of ranks has; is it another operation"):
-        placed(bare, defaults=LogDefaults(operation="all_gather"))
+        placed(bare, operation="all_gather")
     with pytest.raises(InputError, match="the log is of all_reduce"):
-        placed(TEXT, defaults=LogDefaults(operation="all_gather"))
+        placed(TEXT, operation="all_gather")
     with pytest.raises(InputError, match="is not an operation"):
         check_operation("gossip")
 
@@ -298,7 +299,7 @@ def test_another_gpu_is_noted() -> None:
 def test_a_rack_is_one_node() -> None:
     text = log_text(timed([("all_reduce", 16, 4)], {}), ("all_reduce", 16, 4))
     text = text.replace("NVIDIA H100 80GB HBM3", "NVIDIA GB200")
-    (case,) = cases_of([read(text)], load_hardware("gb200-nvl72"), LogDefaults())
+    (case,) = cases_of([read(text)], load_hardware("gb200-nvl72"))
     assert case.nodes == 1
     assert "4 hosts taken for one node" in case.notes[0]
 

@@ -13,7 +13,7 @@ import pytest
 
 from sweeps.calibration.log import Left, LogTest
 from sweeps.calibration.logs import read_any, read_logs
-from sweeps.calibration.model import LogDefaults, PlacedTest, cases_of
+from sweeps.calibration.model import PlacedTest, cases_of
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_hardware
 from tests.calibrate.simulated import header, log_text, row_text, timed
@@ -37,7 +37,7 @@ def rows_of_text(text: str, name: str = "a.log") -> list[tuple[float, str, float
 
 
 def placed(test: LogTest, hardware: str = "dgx-h100", **defaults: int) -> PlacedTest:
-    (case,) = cases_of([test], load_hardware(hardware), LogDefaults(**defaults))
+    (case,) = cases_of([test], load_hardware(hardware), **defaults)
     return case
 
 
@@ -85,7 +85,7 @@ def test_times_of_two_digits() -> None:
     )
     (test,) = read_any(Path("a.log"), f"{HEADINGS.format('#wrong')}{row}\n").tests
     assert [round(row.time, 1) for row in test.rows] == [17.7, 17.4]
-    (case,) = cases_of([test], H100, LogDefaults("all_reduce", 2))
+    (case,) = cases_of([test], H100, operation="all_reduce", ranks=2)
     assert len(case.rows) == 2
 
 
@@ -102,9 +102,7 @@ def test_pasted_without_signs() -> None:
 def test_headings_of_2021() -> None:
     (test,) = of_data("a100-2-nodes-2021.log")
     assert [row.size for row in test.rows[::2]] == [8, 16, 128, 512, 33554432, 268435456]
-    (case,) = cases_of(
-        [test], load_hardware("dgx-a100"), LogDefaults(operation="all_reduce", ranks=16)
-    )
+    (case,) = cases_of([test], load_hardware("dgx-a100"), operation="all_reduce", ranks=16)
     assert (case.ranks, case.nodes) == (16, 2)
 
 
@@ -207,7 +205,7 @@ def test_logs_that_cannot_be_placed_are_left_out() -> None:
     other = TEXT.replace("all_reduce_perf", "all_gather_perf")
     tests = [*read_any(Path("a.log"), TEXT).tests, *read_any(Path("b.log"), other).tests]
     left: list[Left] = []
-    (case,) = cases_of(tests, H100, LogDefaults(), left)
+    (case,) = cases_of(tests, H100, left=left)
     assert case.test.name == "a.log"
     assert "which no number of ranks has" in left[0].reason
 

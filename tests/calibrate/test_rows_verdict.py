@@ -11,7 +11,6 @@ import pytest
 from sweeps.calibration.device import machine_of
 from sweeps.calibration.model import (
     Given,
-    LogDefaults,
     Model,
     PlacedTest,
     Rows,
@@ -50,7 +49,7 @@ def odd_of(rows: Rows) -> list[tuple[float, str]]:
 
 
 def case_of(text: str) -> list[PlacedTest]:
-    return cases_of(read_text_log(Path("a.log"), text).tests, H100, LogDefaults())
+    return cases_of(read_text_log(Path("a.log"), text).tests, H100)
 
 
 def slower(factor: float, where: slice) -> Rows:
@@ -89,7 +88,7 @@ def test_of_published_curves_two_have_some() -> None:
     told = []
     for name in dict.fromkeys(test.hardware for test in tests):
         machine = machine_for(name)
-        cases = cases_of([one for one in tests if one.hardware == name], machine, LogDefaults())
+        cases = cases_of([one for one in tests if one.hardware == name], machine)
         rows = rows_of(cases, ("out-of-place",))
         ratios, highs = np.ones(len(rows)), np.ones(len(rows))
         for index, peer in enumerate(peers_of(cases, rows, machine)):

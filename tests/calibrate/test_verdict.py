@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.calibration.model import LogDefaults, cases_of, machine_for, rows_of
+from sweeps.calibration.model import cases_of, machine_for, rows_of
 from sweeps.calibration.normal import (
     FAST,
     HEALTHY,
@@ -30,7 +30,7 @@ from sweeps.calibration.normal import (
 from sweeps.calibration.table_log import read_table_log
 
 OTHERS = published()
-CASE = cases_of(read_table_log(TABLE), machine_for("dgx-h100"), LogDefaults())[0]
+CASE = cases_of(read_table_log(TABLE), machine_for("dgx-h100"))[0]
 # Curves of one node; on each there is a size at least that tells.
 ONE_NODE = [other for other in OTHERS if other.nodes == 1 and len(other.sizes) > 5]
 
@@ -128,7 +128,7 @@ def test_percentiles_count_faster_peers() -> None:
 @pytest.mark.parametrize("fabric", ["", "efa"])
 def test_rows_on_another_network_are_priced_there(fabric: str) -> None:
     machine = machine_for("dgx-h100", fabric)
-    cases = cases_of(read_table_log(TABLE), machine, LogDefaults())
+    cases = cases_of(read_table_log(TABLE), machine)
     rows = rows_of(cases, ("out-of-place",))
     assert machine.fabric == (fabric or "infiniband")
     assert len(rows) > 100
