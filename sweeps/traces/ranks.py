@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,12 +92,7 @@ class Ranks:
     def _skew_of(self, place: int) -> dict[str, float]:
         if self.skew is None:
             return {}
-        return {
-            "matched_collectives": self.skew.matched[place],
-            "collective_s": self.skew.duration[place],
-            "transfer_s": self.skew.transfer[place],
-            "waiting_for_peers_s": self.skew.waiting[place],
-        }
+        return {_record_name(name): getattr(self.skew, field)[place] for name, _, _, field in _SKEW}
 
 
 def values_of(overlap: Overlap) -> dict[str, float]:
@@ -200,10 +195,15 @@ _SUMMARY = (
 )
 _REFERENCES = {"full": "", "hta": "HolisticTraceAnalysis 0.6.1, get_comm_comp_overlap"}
 _SKEW = (
-    ("matched_collectives", "1", "collective operations that were found on another rank too"),
-    ("collective_time", "s", "duration of these, one after another"),
-    ("transfer_time", "s", "their shortest durations on any of the ranks"),
-    ("waiting_for_peers_time", "s", "the rest: a wait for the last rank to come"),
+    (
+        "matched_collectives",
+        "1",
+        "collective operations that were found on another rank too",
+        "matched",
+    ),
+    ("collective_time", "s", "duration of these, one after another", "duration"),
+    ("transfer_time", "s", "their shortest durations on any of the ranks", "transfer"),
+    ("waiting_for_peers_time", "s", "the rest: a wait for the last rank to come", "waiting"),
 )
 
 
@@ -211,70 +211,62 @@ def result_of(
     ranks: Ranks, given: Mapping[str, object] | None = None, command: Sequence[str] = ()
 ) -> Result:
     """Return what was found: a labelled dataset, and records of traces, steps and streams."""
-    activities, parts = tuple(ranks.overlaps[0].times), tuple(ranks.overlaps[0].parts)
-    labels = {
-        "rank": np.array(ranks.numbers(), dtype=np.int32),
-        "step": _all(overlap.by_step for overlap in ranks.overlaps),
-        "stream": _all(each.by_stream for each in ranks.overlaps),
-        "activity": np.array(activities),
-        "part": np.array(parts),
-        "reason": np.array(list(ADVICE)),
+    first = ranks.overlaps[0]
+    labels: dict[str, tuple[str, str, Any]] = {
+        "rank": ("rank", "1", np.array(ranks.numbers(), dtype=np.int32)),
+        "step": ("step of the training loop", "1", _all(one.by_step for one in ranks.overlaps)),
+        "stream": ("stream of the GPU", "1", _all(one.by_stream for one in ranks.overlaps)),
+        "activity": ("what GPU work is", "", list(first.times)),
+        "part": ("part of the end to end time", "", list(first.parts)),
+        "reason": ("reason for which communication is exposed", "", list(ADVICE)),
     }
     columns = list(_columns(ranks))
     used = {dim for column in columns for dim in column.dims}
-    sizes = {dim: len(values) for dim, values in labels.items() if dim in used}
-    attrs = {
-        "rank": {"long_name": "rank", "units": "1"},
-        "step": {"long_name": "step of the training loop", "units": "1"},
-        "stream": {"long_name": "stream of the GPU", "units": "1"},
-        "activity": {"long_name": "what GPU work is"},
-        "part": {"long_name": "part of the end to end time"},
-        "reason": {"long_name": "reason for which communication is exposed"},
-    }
-    coordinates = [Column(d, (d,), labels[d].dtype, attrs[d], labels[d]) for d in sizes]
-    files = np.array([trace.file for trace in ranks.traces])
-    about_file = {"long_name": "name of the trace's file"}
-    coordinates.append(Column("trace_file", ("rank",), files.dtype, about_file, files))
+    coordinates = [
+        _column(dim, (dim,), units, meaning, values)
+        for dim, (meaning, units, values) in labels.items()
+        if dim in used
+    ]
+    sizes = {column.name: len(column.values) for column in coordinates}  # type: ignore[arg-type]
+    files = [trace.file for trace in ranks.traces]
+    coordinates.append(_column("trace_file", ("rank",), "", "name of the trace's file", files))
     if ranks.exposed:
-        advice = np.array(list(ADVICE.values()))
-        change = {"long_name": "what to change where communication is exposed for the reason"}
-        coordinates.append(Column("change", ("reason",), advice.dtype, change, advice))
-    diagnoses, measured = _diagnoses(ranks)
-    if diagnoses:
-        sizes["diagnosis"] = len(diagnoses[0].values)  # type: ignore[arg-type]
+        what = "what to change where communication is exposed for the reason"
+        coordinates.append(_column("change", ("reason",), "", what, list(ADVICE.values())))
+    both = zip(ranks.numbers(), ranks.exposed, strict=False)
+    found = [(number, one) for number, own in both for one in own]
+    if found:
+        sizes["diagnosis"] = len(found)
+        diagnoses = list(_diagnoses(found))
+        coordinates += diagnoses[:3]
+        columns += diagnoses[3:]
     attributes = _attributes(ranks, given or {}, command)
-    layout = Layout(sizes, (*coordinates, *diagnoses), (*columns, *measured), attributes)
+    layout = Layout(sizes, tuple(coordinates), tuple(columns), attributes)
     return Result(layout, rows=tuple(ranks.records()))
 
 
-def _diagnoses(ranks: Ranks) -> tuple[list[Column], list[Column]]:
-    """Return why each collective is exposed: whose it is, and what that costs."""
-    both = zip(ranks.numbers(), ranks.exposed, strict=False)
-    found = [(number, one) for number, own in both for one in own]
-    if not found:
-        return [], []
-    about = {
-        "diagnosis_rank": ("rank of the exposed collective", [number for number, _ in found]),
-        "diagnosis_collective": ("exposed collective", [one.name for _, one in found]),
-        "diagnosis_reason": ("why it is exposed", [one.reason for _, one in found]),
-    }
-    coordinates = []
-    for name, (words, own) in about.items():
-        values = np.array(own)
-        units = {"units": "1"} if values.dtype.kind == "i" else {}
-        attrs = {"long_name": words, **units}
-        coordinates.append(Column(name, ("diagnosis",), values.dtype, attrs, values))
-    times = np.array([one.time for _, one in found])
-    counts = np.array([float(one.rows) for _, one in found])
-    what = "exposed time of a collective for one reason"
-    begins = np.array([one.at for _, one in found])
-    counted = "collectives of the name of which some is exposed for the reason"
-    when = "when that of which most is exposed begins, from the first GPU work"
-    return coordinates, [
-        _column("diagnosis_time", ("diagnosis",), "s", what, times),
-        _column("diagnosis_collectives", ("diagnosis",), "1", counted, counts),
-        _column("diagnosis_start", ("diagnosis",), "s", when, begins),
-    ]
+def _diagnoses(found: Sequence[tuple[int, Exposure]]) -> Iterator[Column]:
+    """Yield why each collective is exposed: whose it is and the reason, then what that costs."""
+    of_name = "of the name of which some is exposed for the reason"
+    for name, units, meaning, values in (
+        ("rank", "1", "rank of the exposed collective", [number for number, _ in found]),
+        ("collective", "", "exposed collective", [one.name for _, one in found]),
+        ("reason", "", "why it is exposed", [one.reason for _, one in found]),
+        (
+            "time",
+            "s",
+            "exposed time of a collective for one reason",
+            [one.time for _, one in found],
+        ),
+        ("collectives", "1", f"collectives {of_name}", [float(one.rows) for _, one in found]),
+        (
+            "start",
+            "s",
+            "when that of which most is exposed begins, from the first GPU work",
+            [one.at for _, one in found],
+        ),
+    ):
+        yield _column(f"diagnosis_{name}", ("diagnosis",), units, meaning, values)
 
 
 def cost_of(found: Sequence[Exposure], reason: str) -> float:
@@ -303,14 +295,9 @@ def _columns(ranks: Ranks) -> Iterator[Column]:
         what = "exposed communication by the reason for it"
         yield _column("exposed_reason_time", ("rank", "reason"), "s", what, np.array(by_reason))
     if ranks.skew is not None:
-        found_of = (
-            ranks.skew.matched,
-            ranks.skew.duration,
-            ranks.skew.transfer,
-            ranks.skew.waiting,
-        )
-        for (name, units, meaning), values in zip(_SKEW, found_of, strict=True):
-            yield _column(name, ("rank",), units, meaning, np.array(values, dtype=np.float64))
+        for name, units, meaning, field in _SKEW:
+            values = np.array(getattr(ranks.skew, field), dtype=np.float64)
+            yield _column(name, ("rank",), units, meaning, values)
 
 
 def _spread(
@@ -319,33 +306,31 @@ def _spread(
     """Yield the variables of some overlaps; what isn't there is NaN."""
     shape = (-1, count) if count else (-1,)
 
-    def values(get: Callable[[Overlap], float]) -> Floats:
-        return np.array([np.nan if each is None else get(each) for each in found]).reshape(shape)
+    def values(field: str, kind: str = "") -> Floats:
+        found_of = [getattr(each, field, np.nan) for each in found]
+        return np.array(
+            [of[kind] if kind and isinstance(of, Mapping) else of for of in found_of], np.float64
+        ).reshape(shape)
 
     first = next(each for each in found if each is not None)
     for name, units, meaning, field in QUANTITIES:
-        got = values(lambda each, field=field: float(getattr(each, field)))  # type: ignore[misc]
         if first.mode == "full" or name != "gemm_overlap_time":
-            yield _column(prefix + name, dims, units, meaning + words, got)
+            yield _column(prefix + name, dims, units, meaning + words, values(field))
     if prefix == "step_":
-        host = values(lambda each: each.host)
-        yield _column("step_host_time", dims, "s", "what the step took on the host", host)
-    tables = (
-        ("activity_time", "activity", first.times, "GPU work by what it is (union of its rows)"),
-        ("part_time", "part", first.parts, "end to end time by part"),
-    )
-    for name, dim, table, meaning in tables:
-        field = "times" if dim == "activity" else "parts"
-        each_of = [
-            values(lambda each, field=field, kind=kind: getattr(each, field)[kind])  # type: ignore[misc]
-            for kind in table
-        ]
-        yield _column(prefix + name, (*dims, dim), "s", meaning + words, np.stack(each_of, axis=-1))
+        meaning = "what the step took on the host"
+        yield _column("step_host_time", dims, "s", meaning, values("host"))
+    for field, dim, meaning in (
+        ("times", "activity", "GPU work by what it is (union of its rows)"),
+        ("parts", "part", "end to end time by part"),
+    ):
+        each_of = np.stack([values(field, kind) for kind in getattr(first, field)], axis=-1)
+        yield _column(f"{prefix}{dim}_time", (*dims, dim), "s", meaning + words, each_of)
 
 
-def _column(name: str, dims: tuple[str, ...], units: str, meaning: str, values: Floats) -> Column:
-    attrs = {"long_name": meaning, "units": units}
-    return Column(name, dims, np.dtype(np.float64), attrs, values)
+def _column(name: str, dims: tuple[str, ...], units: str, meaning: str, values: Any) -> Column:
+    values = np.asarray(values)
+    attrs = {"long_name": meaning} | ({"units": units} if units else {})
+    return Column(name, dims, values.dtype, attrs, values)
 
 
 def _attributes(
