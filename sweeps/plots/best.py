@@ -17,6 +17,7 @@ from sweeps.plots.frame import Axis, Legend, axis_of, better_of, frame, panel_si
 from sweeps.plots.marks import in_panel, joined, panels_of, sheet_of, short_name, status_bits
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
+    BEHIND,
     HATCHES,
     HOLE_COLOUR,
     INK,
@@ -495,7 +496,7 @@ def _write(axes: Axes, middle: tuple[float, float], text: str, size: float) -> N
         va="center",
         transform=axes.transAxes,
         zorder=5,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5},
+        bbox=BEHIND,
     )
 
 

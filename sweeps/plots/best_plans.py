@@ -26,16 +26,16 @@ from sweeps.plots.marks import numbers_at, pareto, reasons, sheet_of, short_name
 from sweeps.plots.schema import MEMORY_TOTAL, STEP_TOTAL, Figure
 from sweeps.plots.style import (
     ALARM,
+    CAPACITY,
     COLOURS,
     HOLE_COLOUR,
     INK,
-    MARKERS,
     MUTED,
     Look,
     canonical,
     launched,
+    line_look,
     plain,
-    scale_colour,
     scale_of,
     sentence,
     together,
@@ -51,10 +51,8 @@ if TYPE_CHECKING:
 _PANEL = (5.6, 4.4)
 _BEYOND = 1.35  # how far the axis goes on after the capacity, by it
 _MOST_COLOURS = 7
-_FEW_COLOURS = 3  # more numbers than these are told apart by a colour scale
 _LOG_FROM = 4.0  # ratio of the times from which their axis is logarithmic: the best ones matter
 _PALE = "#b8b8b8"
-_CAPACITY: Look = {"color": INK, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}
 _DEADLINE: Look = {"color": COLOURS[4], "linewidth": 1.8, "linestyle": (0, (1.5, 1.2))}
 _ANSWER: Look = {
     "color": INK,
@@ -87,10 +85,8 @@ class _Points:
 
     def look(self, place: int) -> Look:
         """Return how the points of one colour are drawn."""
-        shade: str = COLOURS[place % len(COLOURS)]
-        if self.ordered and len(self.names) > _FEW_COLOURS:
-            shade = scale_colour(place / (len(self.names) - 1))
-        return {"color": shade, "marker": MARKERS[place % len(MARKERS)], "linestyle": "none"}
+        of = len(self.names) if self.ordered else 0
+        return {**line_look(place, place, of), "linestyle": "none"}
 
 
 def _panel() -> tuple[float, float]:
@@ -121,11 +117,13 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     )
     legend = _legend(figure, view, points, front)
     made = frame(sheet, legend)
+    made.set_axes(0, *axes_of)
     axes = made.axes[0]
-    axes_of[0].apply(axes, "x")
-    axes_of[1].apply(axes, "y")
     _draw(axes, points, axes_of, front)
-    _mark(axes, figure, points, best)
+    place = _answer(figure, points, best)
+    axes.plot(points.x[place], points.y[place], zorder=2.4, **_ANSWER)
+    if figure.options.get("deadline"):
+        axes.axhline(figure["deadline"], zorder=1.9, **_DEADLINE)
     numbers_at(axes, points.x[best], points.y[best], made.panel, above=more)
     return made.finished()
 
@@ -256,7 +254,7 @@ def _draw(
         axes.step(points.x[front], points.y[front], where="post", zorder=2.1, **_FRONT)
     if np.isfinite(points.limit):
         axes.axvspan(points.limit, xaxis.high, color=HOLE_COLOUR, zorder=0)
-        axes.axvline(points.limit, **_CAPACITY, zorder=3)
+        axes.axvline(points.limit, **CAPACITY, zorder=3)
         if points.outside.any():
             words: Look = {"xycoords": axes.get_xaxis_transform(), "color": MUTED}
             axes.annotate(
@@ -274,14 +272,6 @@ def _answer(figure: Figure, points: _Points, best: NDArray[np.int64]) -> int:
     """Return the place of the plan that is recommended: where none is, of the best."""
     row = figure.options.get("answer")
     return row - 1 if row is not None and row <= len(points.x) else int(best[0])
-
-
-def _mark(axes: Axes, figure: Figure, points: _Points, best: NDArray[np.int64]) -> None:
-    """Mark the answer, and what it had to keep."""
-    place = _answer(figure, points, best)
-    axes.plot(points.x[place], points.y[place], zorder=2.4, **_ANSWER)
-    if figure.options.get("deadline"):
-        axes.axhline(figure["deadline"], zorder=1.9, **_DEADLINE)
 
 
 def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str]:
@@ -321,7 +311,7 @@ def _legend(figure: Figure, view: View, points: _Points, front: NDArray[np.int64
     if np.isfinite(points.limit):
         text = scale_of(view.units(figure["x"])).given(points.limit, 3)
         name = sentence(short_name(view, figure["capacity"]))
-        samples.append((f"{name}: {text}", _CAPACITY))
+        samples.append((f"{name}: {text}", CAPACITY))
     return Legend(samples)
 
 

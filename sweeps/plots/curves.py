@@ -43,7 +43,6 @@ from sweeps.plots.style import (
     line_look,
     number,
     plain,
-    scale_colour,
     scale_of,
     use,
 )
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 LOWER_BOUND = "lower bound"
 IDEAL = "ideal"
 _MOST_LINES = 24
-_FEW_COLOURS = 3  # more values of a number than these are told apart by a colour scale
 
 
 GAPS = "Gaps:"  # how a note begins that says why values are missing
@@ -73,8 +71,7 @@ class Line:
     place: tuple[int, ...]  # Its place along each dimension of the lines
     colour: int  # Which colour, and which stroke and marker
     stroke: int
-    # Where it stands among lines of a number, from 0 to 1, which a colour scale then shows
-    share: float | None = None
+    of: int = 0  # Of lines of a number how many colours there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ def lines_of(
     lines: list[Line] = []
     strokes: dict[int, int] = {}
     count = filled.shape[0] if filled.shape else 0
-    ordered = count > _FEW_COLOURS and not view.is_label(dims[0])
+    of = count if count and not view.is_label(dims[0]) else 0
     for place in np.ndindex(filled.shape):
         if not filled[place]:
             continue
@@ -122,8 +119,7 @@ def lines_of(
             turn = strokes.get(colour, 0)
             strokes[colour] = turn + 1
         label = " · ".join(labels[k][entry] for k, entry in enumerate(place))
-        share = colour / (count - 1) if ordered else None
-        lines.append(Line(label, place, colour, turn, share))
+        lines.append(Line(label, place, colour, turn, of))
     if len(lines) > _MOST_LINES:
         message = (
             f"{figure.where}.lines = '{', '.join(dims)}': {len(lines)} lines can't be told apart; "
@@ -136,9 +132,8 @@ def lines_of(
 
 def stroke(line: Line) -> Look:
     """Return how a line is drawn."""
-    shade = {} if line.share is None else {"color": scale_colour(line.share)}
     edge = {"markeredgecolor": "white", "markeredgewidth": 0.6}
-    return {**line_look(line.colour, line.stroke), **shade, **edge}
+    return {**line_look(line.colour, line.stroke, line.of), **edge}
 
 
 def pick(values: NDArray[np.float64], lines: Sequence[Line]) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ from sweeps.plots.data import View
 from sweeps.plots.frame import ASSUMED_NOTE, Axis, Sheet
 from sweeps.plots.schema import KINDS, Figure, listed
 from sweeps.plots.style import (
+    BEHIND,
     INK,
     MUTED,
     Look,
@@ -287,19 +288,26 @@ def mark_crossovers(
         wide, high = (text_width(text, size) + 0.06) / panel[0], size * 1.5 / 72 / panel[1]
         step = (0.3 if above else -0.3) / panel[1]
         place = _free_place((x, y + step), (wide, high), taken, drawn, above=above)
-        axes.annotate(
-            text,
-            (x, y),
-            place,
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            size=size,
-            ha="left",
-            va="center",
-            zorder=5,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8},
-            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.8, "shrinkB": 5},
-        )
+        _write_for(axes, text, (x, y), place, ha="left")
+
+
+def _write_for(
+    axes: Axes, text: str, point: tuple[float, float], place: tuple[float, float], **how: Any
+) -> None:
+    """Write a text into a panel, with a line to the point that it is about."""
+    axes.annotate(
+        text,
+        point,
+        place,
+        xycoords="axes fraction",
+        textcoords="axes fraction",
+        size=use().note,
+        va="center",
+        zorder=5,
+        bbox=BEHIND,
+        arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.8, "shrinkB": 4},
+        **how,
+    )
 
 
 def in_panel(axes: Axes, x: float, y: float) -> tuple[float, float]:
@@ -480,18 +488,5 @@ def numbers_at(
     row = max(heights) + _AWAY / panel[1] if above else min(heights) - _AWAY / panel[1]
     row = min(max(row, 0.1 / panel[1]), 1.0 - 0.1 / panel[1])
     for rank, place in zip(order, across, strict=True):
-        axes.annotate(
-            f"{rank + 1}",
-            places[rank],
-            (place, row),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            size=use().note,
-            weight="bold",
-            color=INK,
-            ha="center",
-            va="center",
-            zorder=5,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
-            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.8, "shrinkB": 3},
-        )
+        point = places[rank]
+        _write_for(axes, f"{rank + 1}", point, (place, row), weight="bold", color=INK, ha="center")

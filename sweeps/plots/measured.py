@@ -30,6 +30,7 @@ from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     ALARM,
     BAND,
+    BEHIND,
     BOUND,
     COLOURS,
     INK,
@@ -241,7 +242,7 @@ def _draw_panel(axes: Axes, rows: _Rows, index: int) -> None:
         va="top",
         size=use().note,
         zorder=5,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
+        bbox=BEHIND,
     )
 
 

@@ -18,6 +18,8 @@ from sweeps.plots.marks import heading, joined, panels_of, reasons, sheet_of, sh
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     ALARM,
+    BEHIND,
+    CAPACITY,
     IN_GB,
     IN_GPU,
     INK,
@@ -52,7 +54,6 @@ _TOTALS_UP_TO = 3  # columns of panels that leave room for the totals
 _MOST_ROOM = 0.6  # of a panel's width, for what stands at a lying bar's end
 _OWN_COLOURS = 8  # areas after these are lighter, and striped to be told apart
 _STRIPES = "\\\\\\"  # lines: hundreds of dots would make a vector file large
-_CAPACITY: Look = {"linewidth": 1.8, "linestyle": (0, (4, 1.5))}
 _QUANTITIES = {"s": "time", "byte": "bytes", "J": "energy", "W": "power"}
 # What is beyond the capacity: paler, with stripes.
 _OVER: dict[str, object] = {
@@ -259,9 +260,9 @@ def _draw_capacity(axes: Axes, stacks: Stacks, index: int, places: NDArray[np.fl
         limits,
         places - 0.5,
         places + 0.5,
-        colors=INK,
-        linewidth=_CAPACITY["linewidth"],
-        linestyles=_CAPACITY["linestyle"],
+        colors=CAPACITY["color"],
+        linewidth=CAPACITY["linewidth"],
+        linestyles=CAPACITY["linestyle"],
         zorder=3,
     )
 
@@ -315,7 +316,7 @@ def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Fra
             size=use().note,
             color=ALARM if over else MUTED,
             weight="bold" if over else "normal",
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 0.6},
+            bbox=BEHIND,
             zorder=4,
         )
 
@@ -327,7 +328,7 @@ def _legend(stacks: Stacks) -> Legend:
         samples = [(label, stacks.fill(part)) for part, label in enumerate(stacks.labels)]
         samples = samples[::-1] if stacks.standing else samples
     if stacks.capacity is not None:
-        samples.append((_limit(stacks, stacks.capacity), {"color": INK, **_CAPACITY}))
+        samples.append((_limit(stacks, stacks.capacity), CAPACITY))
     if stacks.striped and stacks.beyond.any():
         samples.append(("above capacity", _OVER))
     return Legend(samples)

@@ -44,6 +44,11 @@ BOUND = "#8a8a8a"
 BAND = "#e3efe8"
 ALARM = "#C23B00"
 
+# Strokes and boxes that several kinds of figures have.
+CAPACITY: dict[str, Any] = {"color": INK, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}
+BEHIND: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
+_FEW_COLOURS = 3  # more values of a number than these are told apart by a colour scale
+
 UNBROKEN = "\u00a0"  # a space at which no line ends
 LINE_HEIGHT = 1.35 / 72  # inches for each point of type
 _LONG = 24  # letters from which a part of a name may be broken
@@ -194,10 +199,14 @@ def style() -> Iterator[None]:
         yield
 
 
-def line_look(colour: int, stroke: int) -> dict[str, Any]:
-    """Return how a line is drawn: its colour, its stroke and its marker, each by a place."""
+def line_look(colour: int, stroke: int, of: int = 0) -> dict[str, Any]:
+    """Return how a line is drawn: its colour, its stroke and its marker, each by a place.
+
+    Where the colours show `of` values of a number, and not just a few, they are those of a scale.
+    """
+    shade = COLOURS[colour % len(COLOURS)]
     return {
-        "color": COLOURS[colour % len(COLOURS)],
+        "color": shade if of <= _FEW_COLOURS else scale_colour(colour / (of - 1)),
         "linestyle": STROKES[stroke % len(STROKES)],
         "marker": MARKERS[stroke % len(MARKERS)],
     }
