@@ -235,20 +235,25 @@ const NAMEABLE = 2500;
 // Rings where the best line changes, each with where that is: clear of the others' words.
 function markChanges(frame, marks, above) {
   const boxes = [];
-  const { left, top, width, height } = frame;
+  const { left, width } = frame;
   for (const { x, y, label } of marks.slice(0, CHANGES)) {
     const [px, py] = [frame.px(x), frame.py(y)];
     if (!Number.isFinite(py)) continue;
     frame.svg.append(shape("circle", { cx: px, cy: py, r: 5, class: "change" }));
     const half = textWidth(label) / 2 + 3;
     const at = Math.min(Math.max(px, left + half), left + width - half);
-    const tries = [0, 1, 2, 3, 4].flatMap((n) => [n, -1 - n]).map((n) => py + (above ? -1 : 1) * (n < 0 ? 12 + 16 * n : 20 + 16 * n));
-    const free = tries.find((up) => up > top + 6 && up < top + height - 4
-      && !boxes.some(([a, b, w]) => Math.abs(a - at) < w + half && Math.abs(b - up) < 15));
-    if (free === undefined) continue;
-    boxes.push([at, free, half]);
-    frame.svg.append(shape("text", { x: at, y: free, "text-anchor": "middle", class: "change" }, label));
+    const tries = [0, 1, 2, 3, 4].flatMap((n) => [20 + 16 * n, -12 - 16 * n]).map((up) => [at, py + (above ? -up : up)]);
+    const free = freePlace(frame, boxes, tries, half);
+    if (free) frame.svg.append(shape("text", { x: at, y: free[1], "text-anchor": "middle", class: "change" }, label));
   }
+}
+
+// The first of some places where a text of some half a width meets no other, and is in the panel.
+function freePlace({ left, top, width, height }, boxes, tries, half) {
+  const free = tries.find(([x, y]) => x >= left + half && x <= left + width - half && y > top + 6 && y < top + height - 4
+    && !boxes.some(([a, b, w]) => Math.abs(a - x) < w + half && Math.abs(b - y) < 15));
+  if (free) boxes.push([...free, half]);
+  return free;
 }
 
 // Names lines at their ends, moved apart.
@@ -339,14 +344,9 @@ function drawPoints(host, asked) {
   const boxes = [];
   asked.order?.forEach((n, place) => {
     const spots = [[0, -9], [10, 4], [-10, 4], [0, 19], [12, -8], [-12, -8], [12, 16], [-12, 16]];
-    const free = spots.find(([dx, dy]) => {
-      const [x, y] = [px(xs[n]) + dx, py(ys[n]) + dy];
-      return x > frame.left + 6 && y < frame.top + frame.height && !boxes.some(([a, b]) => Math.abs(a - x) < 12 && Math.abs(b - y) < 14);
-    });
-    if (!free) return;
-    const [x, y] = [px(xs[n]) + free[0], py(ys[n]) + free[1]];
-    boxes.push([x, y]);
-    frame.svg.append(shape("text", { x, y, "text-anchor": "middle", class: "rank" }, place + 1));
+    const [x, y] = [px(xs[n]), py(ys[n])];
+    const free = freePlace(frame, boxes, spots.map(([right, down]) => [x + right, y + down]), 6);
+    if (free) frame.svg.append(shape("text", { x: free[0], y: free[1], "text-anchor": "middle", class: "rank" }, place + 1));
   });
   return frame;
 }

@@ -30,7 +30,11 @@ function fieldsOf(page) {
     initial, read: (text) => (!known || known.includes(text) ? text : undefined),
     write: String,
   });
-  const number = { table: true, initial: {}, write: (value) => String(value),
+  const entries = (initial) => ({
+    table: true, initial, write: (value, dim) => entryOf(sweep, dim, value),
+    read: (text, dim) => placeOf(sweep, dim, text),
+  });
+  const number = { table: true, initial: {}, write: String,
     read: (text, name) => {
       const known = numbers.includes(name) || columns.includes(name);
       return known && Number.isFinite(Number(text)) ? Number(text) : undefined;
@@ -53,11 +57,9 @@ function fieldsOf(page) {
     p: one(first.p, ["", ...panelled(sweep)]),
     g: one(first.g, sweep.data.groups.map((each) => each.name)),
     sort: one(first.sort, ["", ...numbers]),
-    at: { table: true, initial: first.at, write: (value, dim) => entryOf(sweep, dim, value),
-      read: (text, dim) => placeOf(sweep, dim, text) },
+    at: entries(first.at),
     also: one(first.also, ["", ...numbers]),
-    rel: { table: true, initial: first.rel, write: (value, dim) => entryOf(sweep, dim, value),
-      read: (text, dim) => placeOf(sweep, dim, text) },
+    rel: entries(first.rel),
     lx: one("", ["", "log", "linear"]),
     ly: one("", ["", "log", "linear"]),
     unit: one("", null),

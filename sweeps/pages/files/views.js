@@ -18,6 +18,11 @@ function axisAsked(array, values, log, unit) {
     log: log ? log === "log" : null };
 }
 
+// What an axis along a dimension or a column asks for.
+function alongAsked({ texts, values, units, label }, scale) {
+  return texts ? { texts, label } : { values, units, label, exact: values, log: scale ? scale === "log" : null };
+}
+
 // A limit of a quantity, such as a memory's capacity, where it is the same for all that is shown.
 function limitOf(page, array) {
   const constant = page.sweep.constants[array.limit];
@@ -43,16 +48,8 @@ function viewPoints(page, host) {
   const colour = new Int8Array(xs.length);
   const known = along && (along.values || along.texts.map((text) => sweep.arrays[state.by].texts.indexOf(text)));
   for (let n = 0; n < xs.length; n += 1) colour[n] = kept[n] ? (codes ? known.indexOf(codes[n]) : 0) : -1;
-  const [xEnds, yEnds] = [[Infinity, -Infinity], [Infinity, -Infinity]];
-  let there = 0;
-  for (let n = 0; n < xs.length; n += 1) {
-    if (Number.isNaN(xs[n]) || Number.isNaN(ys[n])) continue;
-    there += 1;
-    for (const [both, value] of [[xEnds, xs[n]], [yEnds, ys[n]]]) {
-      if (value < both[0] && value !== -Infinity) both[0] = value;
-      if (value > both[1] && value !== Infinity) both[1] = value;
-    }
-  }
+  const there = [...xs.keys()].filter((n) => !Number.isNaN(xs[n]) && !Number.isNaN(ys[n]));
+  const [xEnds, yEnds] = [xs, ys].map((values) => ends(there.map((n) => values[n])));
   const limit = limitOf(page, across).map((one) => ({ ...one, upright: true }));
   const ask = axisAsked(across, [...xEnds, ...limit.map((one) => one.value)], state.lx, "");
   const yAsk = axisAsked(array, yEnds, state.ly, state.unit);
@@ -70,7 +67,7 @@ function viewPoints(page, host) {
   items.push({ label: "Pareto front", colour: isDark() ? "#ff8a5c" : "#C23B00", line: true });
   if (colour.includes(-1)) items.push({ label: "outside your limits", colour: "#b0b0b0" });
   host.append(legend(items));
-  const missing = xs.length - there;
+  const missing = xs.length - there.length;
   if (missing) host.append(note(missingText(page, missing, xs.length, all, cell, ys)));
   const spot = (n) => (Number.isFinite(xs[n]) && Number.isFinite(ys[n]) ? [frame.px(xs[n]), frame.py(ys[n])] : null);
   const chosen = indexOf(page.chosen, all, sweep.sizes);
@@ -149,12 +146,10 @@ function viewLines(page, host) {
     ask = { values: every, units: "1", percent: true, log: state.ly === "log", zero: false,
       label: `${array.label}, of that at ${from}` };
   }
-  const xAsk = x.values ? { values: x.values, units: x.units, label: x.label, exact: x.values,
-    log: state.lx ? state.lx === "log" : null } : { texts: x.texts, label: x.label };
   const cursor = x.places[page.chosen[x.dim]];
   const boxes = boxesOf(host, panels);
   panels.forEach(({ asked, found, values, series, marks }, n) => {
-    const frame = drawLines(boxes[n], { x: xAsk, y: ask, series, cursor: at(cursor), limits: limit, marks,
+    const frame = drawLines(boxes[n], { x: alongAsked(x, state.lx), y: ask, series, cursor: at(cursor), limits: limit, marks,
       more: page.asked.more, bare: panels.length > 1 });
     const place = (k) => (found.from[k] < 0 ? null : cellOf(found.from[k], found.dims, asked.cell, sweep.sizes));
     const spot = (k) => (Number.isFinite(values[k]) ? [frame.px(at(k % found.across)), frame.py(values[k])] : null);
@@ -235,11 +230,11 @@ function viewMap(page, host) {
     if (Number.isNaN(value)) return null;
     return categories ? areaColour(order.indexOf(value)) : shade(share(value));
   };
-  const axis = (one, way) => one.texts ? { texts: one.texts, label: one.label }
-    : { values: one.values, units: one.units, label: one.label, exact: one.values, log: way ? way === "log" : null };
-  const sorted = (one) => !one.values || one.values.every((v, n) => !n || v > one.values[n - 1]);
-  const asBands = (one, way) => sorted(one) ? axis(one, way)
-    : { texts: one.values.map((_, n) => entryText(one, n)), label: one.label };
+  // Values that aren't in order stand as names.
+  const asBands = (one, scale) => {
+    const sorted = !one.values || one.values.every((value, n) => !n || value > one.values[n - 1]);
+    return alongAsked(sorted ? one : { ...one, texts: one.values.map((_, n) => entryText(one, n)) }, scale);
+  };
   const word = (value) => (names ? names[value].replaceAll("_", " ") : givenText(value, which.units));
   const boxes = boxesOf(host, panels);
   panels.forEach(({ found, place, codes }, k) => {
