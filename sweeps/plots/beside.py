@@ -88,13 +88,6 @@ def draw_beside(quantities: Sequence[Pairs], bound: float, stem: Path, *, title:
         return save(made.finished(), stem)
 
 
-def _in_lines(name: str) -> str:
-    """Return a row's name in the lines that a column has room for."""
-    if not use().column:
-        return name
-    return "\n".join(wrap(together(name), _NAME, use().tick, most=2))
-
-
 def _draw(axes: Axes, pairs: Pairs, bound: float, width: float) -> None:
     every = np.concatenate([pairs.measured, pairs.predicted])
     value = axis_of(
@@ -110,7 +103,10 @@ def _draw(axes: Axes, pairs: Pairs, bound: float, width: float) -> None:
     axes.plot(pairs.measured, rows, zorder=2, **_MEASURED)
     axes.plot(pairs.predicted, rows, zorder=3, **_PREDICTED)
     axes.set_ylim(len(rows) - 0.5, -0.5)  # The first on top
-    axes.set_yticks(rows, [_in_lines(name) for name in pairs.names])
+    names = list(pairs.names)
+    if use().column:
+        names = ["\n".join(wrap(together(name), _NAME, use().tick, most=2)) for name in names]
+    axes.set_yticks(rows, names)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     for row, error in enumerate(pairs.predicted / pairs.measured - 1.0):

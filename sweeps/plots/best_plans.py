@@ -331,14 +331,9 @@ def _table(
     ]
     rows: list[tuple[str, ...]] = []
     for rank, (place, name) in enumerate(zip(best.tolist(), names, strict=True), 1):
-        first, *rest = _name_lines(launched(name))
+        name = launched(name)  # noqa: PLW2901
+        room = use().width - _BESIDE_NAMES
+        first, *rest = wrap(together(name), room, use().note) if use().column else [name]
         values = (scale.text(float(one[place])) for scale, one in scales)
         rows += [(f"{rank}", *values, first), *(("", "", "", line) for line in rest)]
     return rows
-
-
-def _name_lines(name: str) -> list[str]:
-    """Return a plan's name in the lines that a column has room for beside its values."""
-    if not use().column:
-        return [name]
-    return wrap(together(name), use().width - _BESIDE_NAMES, use().note)

@@ -466,11 +466,8 @@ def _places(view: View, y: str, dims: Sequence[str]) -> dict[str, NDArray[Any]]:
         words = str(attrs.get("flag_meanings", "")).split()
         texts = [words[one] if words else scale.given(one) for one in values.ravel().tolist()]
         found[dim] = np.array(texts).reshape(values.shape)
-    return {dim: found[dim] for dim in sorted(found, key=_order)}
-
-
-def _order(dim: str) -> int:
-    return PLAN_NAMES.index(dim) if dim in PLAN_NAMES else -1
+    order = {dim: place for place, dim in enumerate(PLAN_NAMES)}
+    return {dim: found[dim] for dim in sorted(found, key=lambda dim: order.get(dim, -1))}
 
 
 def _title(figure: Figure, view: View, table: str) -> str:

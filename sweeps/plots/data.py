@@ -59,12 +59,6 @@ def plan_dims(dims: Iterable[str], known: Mapping[str, Sequence[Any] | int]) -> 
     return [dim for dim in dims if is_of_plans(dim, known.get(dim, ()))]
 
 
-def plans_first(names: Iterable[str]) -> list[str]:
-    """Return names of coordinates with those of plans first."""
-    order = {name: index for index, name in enumerate(PLAN_NAMES)}
-    return sorted(names, key=lambda name: order.get(name, len(order)))
-
-
 def evenly(count: int, most: int) -> NDArray[np.int64]:
     """Return at most `most` of `count` places, evenly spread, the first and the last among them."""
     if count <= most:
@@ -145,7 +139,9 @@ def naming(dataset: xr.Dataset, dims: Sequence[str]) -> list[str]:
     found = list(dict.fromkeys(found))
     texts = [name for name in found if dataset.variables[name].dtype.kind in "OUS"]
     first = [name for name in texts if name not in PLAN_NAMES]
-    return first + plans_first(name for name in found if name not in first)
+    order = {name: index for index, name in enumerate(PLAN_NAMES)}
+    rest = (name for name in found if name not in first)
+    return first + sorted(rest, key=lambda name: order.get(name, len(order)))
 
 
 def _varies(coordinate: xr.Variable) -> bool:

@@ -24,11 +24,6 @@ _MOST_PANELS = 4
 _COMPARED = ("model", "hardware")
 
 
-def is_of_training(subject: Subject) -> bool:
-    """Return whether there is a part or a total of a training step."""
-    return any(known_parts(kind, subject.variables) for kind in BREAKDOWNS)
-
-
 def training_figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, object]]:
     """Return declarations of figures that suit a dataset of training steps."""
     figures = [
@@ -42,11 +37,6 @@ def training_figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, ob
 
 def _varying(subject: Subject, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(dim for name in names for dim in subject.varying(name)))
-
-
-def _spread(subject: Subject, varying: Sequence[str]) -> list[str]:
-    """Return the dimensions that bars or points are for: the plans', else the first one."""
-    return plan_dims(varying, subject.dims) or list(varying)[:1]
 
 
 def _best_plans(dataset: xr.Dataset, subject: Subject) -> dict[str, object] | None:
@@ -71,7 +61,7 @@ def _breakdown(dataset: xr.Dataset, subject: Subject, kind: str) -> dict[str, An
     above = column_of_bars(subject.variables) if kind == "step_parts" else None
     more += [above] if above else []
     varying = _varying(subject, [*parts, *more])
-    x = _spread(subject, varying)
+    x = plan_dims(varying, subject.dims) or varying[:1]
     left = [dim for dim in varying if dim not in x and subject.labels(dim)]
     panels = [dim for dim in left if subject.size(dim) <= _MOST_PANELS][:1]
     # Where a step time tells which plans run, these are what is worth showing.
@@ -174,7 +164,8 @@ def default_figures(dataset: xr.Dataset) -> list[dict[str, object]]:
     subject = subject_of(dataset)
     if {"lower_change", "upper_change"} <= subject.variables.keys():
         return [{"kind": "tornado"}]
-    if not is_of_training(subject):
+    # Of training steps there is a part or a total.
+    if not any(known_parts(kind, subject.variables) for kind in BREAKDOWNS):
         return _figures(dataset, subject)
     found = training_figures(dataset, subject)
     if "time" in subject.variables:
@@ -193,7 +184,9 @@ def _figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, object]]:
         return []
     measured = {"time", "measured_time"} <= {*subject.variables}
     if measured and "message_bytes" in subject.varying("measured_time"):
-        return [_measured(subject)]
+        both = list(dict.fromkeys([*subject.varying("time"), *subject.varying("measured_time")]))
+        kept, panels = _panels(subject, both, ["message_bytes"])
+        return [{"kind": "measured", **panels, "at": _usual_selection(subject, both, kept)}]
     varying = subject.varying(variable)
     numeric = [dim for dim in varying if dim in dataset.coords and not subject.labels(dim)]
     if not numeric:
@@ -284,12 +277,6 @@ def _usual_selection(
         else:
             selection[dim] = values[len(values) // 2]
     return selection
-
-
-def _measured(subject: Subject) -> dict[str, object]:
-    varying = dict.fromkeys([*subject.varying("time"), *subject.varying("measured_time")])
-    kept, panels = _panels(subject, list(varying), ["message_bytes"])
-    return {"kind": "measured", **panels, "at": _usual_selection(subject, list(varying), kept)}
 
 
 def _bars(dataset: xr.Dataset, subject: Subject, variable: str) -> dict[str, object]:

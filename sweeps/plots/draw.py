@@ -199,20 +199,16 @@ def _counted(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
     """Return a variable's values that are compared, and where memory has room if that decides."""
     values = np.asarray(dataset.variables[name].values, np.float64)
-    room = _with_room(dataset, name)
-    if room is not None and np.any(room & ~np.isnan(values)):
-        return np.where(room, values, np.nan), room
-    return values, None
-
-
-def _with_room(dataset: xr.Dataset, name: str) -> NDArray[np.bool_] | None:
-    """Return where the memory is no fuller than of a plan that is recommended."""
     needed = ("peak_memory", "memory_capacity")
     if name not in _OF_STEPS or any(one not in dataset for one in needed):
-        return None
+        return values, None
     peak, capacity = (dataset[one] for one in needed)
+    # No fuller than of a plan that is recommended.
     fits = (peak <= MEMORY_LIMIT * capacity).broadcast_like(dataset[name])
-    return np.asarray(fits.transpose(*dataset[name].dims).to_numpy())
+    room = np.asarray(fits.transpose(*dataset[name].dims).to_numpy())
+    if not np.any(room & ~np.isnan(values)):
+        return values, None
+    return np.where(room, values, np.nan), room
 
 
 def _view(dataset: xr.Dataset, figure: Figure) -> View:

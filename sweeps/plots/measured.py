@@ -600,22 +600,18 @@ def draw_normal(
         yaxis = axis_of(
             *high, np.array([0.0, top]), "linear", height, vertical=True, ends=(0.0, top)
         )
-        legend = _normal_legend("runs" if mfu else "curves", bool(points[0].size))
-        made = frame(Sheet(title, xlabel=xaxis.label, ylabel=yaxis.label), legend)
+        published = {"color": INK, **_MEASURED, "markersize": 4}
+        samples: list[Sample] = [
+            ("typical", {"color": COLOURS[0], "linewidth": 1.8}),
+            ("normal", {"facecolor": BAND}),
+        ]
+        if points[0].size:
+            samples.append((f"published {'runs' if mfu else 'curves'}", published))
+        made = frame(Sheet(title, xlabel=xaxis.label, ylabel=yaxis.label), Legend(samples))
         (axes,) = made.axes
         made.set_axes(0, xaxis, yaxis)
         axes.fill_between(x, bands[0], bands[2], color=BAND, linewidth=0, zorder=0.5)
         axes.plot(x, bands[1], color=COLOURS[0], linewidth=1.8, zorder=2)
-        axes.plot(*points, color=INK, zorder=3, **{**_MEASURED, "markersize": 4})
+        axes.plot(*points, zorder=3, **published)
         axes.margins(x=0)
         return save(made.finished(), stem)
-
-
-def _normal_legend(what: str, shown: bool) -> Legend:
-    samples: list[Sample] = [
-        ("typical", {"color": COLOURS[0], "linewidth": 1.8}),
-        ("normal", {"facecolor": BAND}),
-    ]
-    if shown:
-        samples.append((f"published {what}", {"color": INK, **_MEASURED, "markersize": 4}))
-    return Legend(samples)

@@ -185,7 +185,7 @@ def _value_axis(stacks: Stacks, inches: float) -> Axis:
     # Room beyond the longest bar for what stands at its end.
     pad = 0.05 if standing else 0.09
     if any(any(row) for row in stacks.bar_notes):
-        factor = _factor(stacks)
+        factor, _ = scale_of(stacks.units).pick(float(np.nanmax(stacks.totals, initial=0.0)))
         texts = [
             _end_text(stacks, panel, place, factor)
             for panel, place in np.ndindex(stacks.totals.shape)
@@ -265,11 +265,6 @@ def _draw_capacity(axes: Axes, stacks: Stacks, index: int, places: NDArray[np.fl
         linestyles=CAPACITY["linestyle"],
         zorder=3,
     )
-
-
-def _factor(stacks: Stacks) -> float:
-    factor, _ = scale_of(stacks.units).pick(float(np.nanmax(stacks.totals, initial=0.0)))
-    return factor
 
 
 def _end_text(stacks: Stacks, panel: int, place: int, factor: float) -> str:
