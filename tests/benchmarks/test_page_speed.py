@@ -16,7 +16,8 @@ import pytest
 import sweeps
 from sweeps.pages.pack import page_of
 from sweeps.pages.write import write_page
-from tests.page.test_browser import STEPS, browser, calculator
+from tests.page.conftest import browser
+from tests.page.test_browser import STEPS, calculator
 
 __all__ = ["browser", "calculator"]  # Fixtures
 
