@@ -17,7 +17,7 @@ from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.api import reasons
 from sweeps.bands import MEMORY_LIMIT, SET_UP, tie
-from sweeps.errors import InputError, fault, nearest, refuse, tell_all
+from sweeps.errors import fault, nearest, refuse, tell_all
 from sweeps.origin import read
 from sweeps.pages.write import Page
 from sweeps.plots import style
@@ -107,7 +107,10 @@ def page_of(
     load()
     subject = subject_of(dataset)
     entries = dict(_entries(subject, at or {}))
-    _check_quantities(dataset, quantities)
+    known = [str(name) for name in dataset.data_vars]
+    unknown = [name for name in quantities if name not in known]
+    wrong = "isn't in the file"
+    tell_all([fault("--quantity", name, wrong, nearest(name, known)) for name in unknown])
     view = view_of(dataset, entries)
     packed = _Packed(view, quantities)
     packed.check_size(name)
@@ -118,6 +121,9 @@ def page_of(
         state = {"view": "points", "y": y, "x": x, "at": dict.fromkeys(packed.dims, "*")}
         asked = [{"name": "sensitivity", "title": title, "state": state}]
     phrases = [view.phrase(one) for one in view.fixed]
+    # By what the simplest of plans is found that a step's time can't tell apart.
+    kinds = [name for name in (*SET_UP, "recompute") if name in packed.columns]
+    kinds = kinds if {"step_time", "peak_memory"} <= {*packed.names} else []
     first = asked[0]["title"] if asked else title
     return Page(
         "stored",
@@ -138,7 +144,7 @@ def page_of(
             "told": [fact for fact in _FACTS if fact in packed.names],
             "constants": list(_constants(view)),
             "most": _most(view, packed.names),
-            "simple": _simple(packed),
+            "simple": {"tie": tie(), "kinds": kinds} if kinds else {},
             "bands": {
                 name: ends for name, ends in display.BANDS.items() if {*ends} <= {*packed.names}
             },
@@ -169,14 +175,6 @@ def _entries(subject: Subject, at: Mapping[str, str]) -> Iterator[tuple[str, Any
             allowed = ", ".join(str(one) for one in list(known)[:8])
             faults.append(fault(f"--at {dim}", text, "isn't in the file", allowed))
     tell_all(faults)
-
-
-def _check_quantities(dataset: xr.Dataset, quantities: Sequence[str]) -> None:
-    known = [str(name) for name in dataset.data_vars]
-    unknown = [name for name in quantities if name not in known]
-    if unknown:
-        wrong = "isn't in the file"
-        raise InputError([fault("--quantity", one, wrong, nearest(one, known)) for one in unknown])
 
 
 class _Packed:
@@ -224,7 +222,7 @@ class _Packed:
             self._add(one, data.variables[one], "quantity")
         for state in self.states:
             why = reasons(data[[state]].rename({state: "status"}))
-            self._pack(state, *_categories(why), role="status")
+            self._pack(state, why.dims, *_categories_of(why.to_numpy()), role="status")
 
     def _add(self, name: str, variable: xr.Variable, role: str) -> None:
         units = self.view.units(name)
@@ -245,9 +243,10 @@ class _Packed:
             if name == "sequence_parallel":
                 about["said"] = [worded(name, value, units) for value in (0.0, 1.0)]
         if role == "quantity":
+            companions = str(attrs.get("ancillary_variables", "")).split()
             about |= {
                 "better": "more" if better_of(None, units) or name in _MORE else "less",
-                "status": self._status_of(attrs),
+                "status": next((state for state in self.states if state in companions), ""),
                 "meaning": style.long_name(name, attrs),
                 **{
                     key: str(attrs[key])
@@ -255,21 +254,19 @@ class _Packed:
                     if key in attrs
                 },
             }
-            about["limit"] = _limit_of(name, units, self.view)
+            limited = CAPACITY in self.view.dataset.coords and self.view.units(CAPACITY) == units
+            about["limit"] = CAPACITY if limited and name in ("memory", "peak_memory") else ""
         if "flag_meanings" in attrs:
             values = _words_of(values, attrs)
         if values.dtype.kind in "OUSb":
             codes, texts = _categories_of(values)
             self._pack(name, variable.dims, codes, texts, role=role, **about)
             if role == "column":
-                self.arrays[-1]["said"] = [_said(name, text, units) for text in texts]
+                said = [display.phrase(name, text) or worded(name, text, units) for text in texts]
+                self.arrays[-1]["said"] = said
             return
-        exact = role == "column"
-        self._pack(name, variable.dims, _numbers(values, exact=exact), [], role=role, **about)
-
-    def _status_of(self, attrs: Mapping[str, object]) -> str:
-        companions = str(attrs.get("ancillary_variables", "")).split()
-        return next((state for state in self.states if state in companions), "")
+        numbers = _numbers(values, exact=role == "column")
+        self._pack(name, variable.dims, numbers, [], role=role, **about)
 
     def _pack(
         self,
@@ -325,14 +322,6 @@ def _categories_of(values: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
     return places.reshape(values.shape).astype(_LARGEST[size]), [str(text) for text in texts]
 
 
-def _categories(one: xr.DataArray) -> tuple[Sequence[Any], NDArray[Any], list[str]]:
-    return (one.dims, *_categories_of(one.to_numpy()))
-
-
-def _said(name: str, value: str, units: str) -> str:
-    return display.phrase(name, value) or worded(name, value, units)
-
-
 def _title(name: str, attrs: Mapping[str, object]) -> str:
     """Return what a list or a table calls a quantity."""
     row = display.row(name)
@@ -342,12 +331,6 @@ def _title(name: str, attrs: Mapping[str, object]) -> str:
         return display.of_part(style.long_name(name, attrs, short=True))
     reduced = "long_name" in attrs and name not in PLAN_NAMES
     return style.long_name(name, attrs, short=True) if reduced else style.plain(name)
-
-
-def _limit_of(name: str, units: str, view: View) -> str:
-    """Return what a memory is limited by, where the view has it."""
-    known = CAPACITY in view.dataset.coords and view.units(CAPACITY) == units
-    return CAPACITY if known and name in ("memory", "peak_memory") else ""
 
 
 def _most(view: View, names: Collection[str]) -> dict[str, float]:
@@ -361,13 +344,6 @@ def _most(view: View, names: Collection[str]) -> dict[str, float]:
         for name in ("peak_memory", "memory")
         if name in names and view.units(name) == view.units(CAPACITY)
     }
-
-
-def _simple(packed: _Packed) -> dict[str, object]:
-    """Return by what the simplest of plans is found that a step's time can't tell apart."""
-    kinds = [name for name in (*SET_UP, "recompute") if name in packed.columns]
-    known = {"step_time", "peak_memory"} <= {*packed.names}
-    return {"tie": tie(), "kinds": kinds} if kinds and known else {}
 
 
 def _dim(view: View, dim: str) -> dict[str, object]:
