@@ -294,7 +294,7 @@ PACE = "its kernels move all that a rank gets, its own tokens too, at the rate o
 
 
 def _near(message, experts_per_token, distinct_ranks):
-    """Return what goes to ranks of messages to every expert: one a rank in their place."""
+    """Return the bytes of messages to ranks: one per rank, not one per expert."""
     return message / xp.maximum(experts_per_token, 1.0) * distinct_ranks
 
 

@@ -250,8 +250,7 @@ def output_activation_memory(
     where="torchtitan/models/llama3/infra/parallelize.py @018740b7aa, apply_tp: attention and"
     " feed_forward take their inputs whole (PrepareModuleInput to Replicate)",
     assumes=(
-        "of the layer at work: the whole inputs of its blocks, kept for gradients of weights, and "
-        "as many whole gradients of them",
+        "one layer at a time keeps the whole inputs of its blocks, and as many whole gradients",
     ),
 )
 def gathered_sequence_memory(
@@ -262,7 +261,7 @@ def gathered_sequence_memory(
     layer_input_bytes,
     activation_bytes,
 ):
-    """Sequences that tensor-parallel ranks hold whole beside their own part."""
+    """Sequences gathered by tensor-parallel ranks, less the shard of the rank."""
     others = 1.0 - 1.0 / sequence_shards
     element = layer_input_bytes + activation_bytes
     return gathered_sequences * rank_tokens * (hidden_size * others) * element
