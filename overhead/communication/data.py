@@ -14,79 +14,44 @@ everything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import added, of_dimension, on_network, operation
 from overhead.formula import alias, declare, formula, product, total
 from overhead.memory.activations import in_both
-from overhead.quantity import Array
 
 ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 7"}
 FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.2"}
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """Parameters that go their own way: those of dense layers, or those of routed experts."""
-
-    # What its quantities' names begin with, and whose a gradient is, where that has to be said
-    name: str
-    owner: str
-    # Its kinds of groups: of equal weights, of which one shards, which hold the same shard
-    group: str
-    shard: str
-    replica: str
-    # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
-    # stages by that
-    shards: str
-    resident: str
-    # Of these parameters the trained ones, which alone have gradients
-    trained: str
-    # Of both those that products take in fewer bytes than activations have
-    narrow: str
-    trained_narrow: str
-    # Quantities: ranks that shard, parameters of the busiest rank, its layers, and the mean of all
-    # stages by that
-    layers: str
-    # Of its gradients, and of its weights that are gathered
-    share: str
-    gathered: str
-
-
-FAMILIES = (
-    Family(
-        "dp",
-        "",
-        "zero",
-        "shard",
-        "replica",
+# Of dense layers' parameters and of routed experts': the ranks that shard them, parameters of the
+# rank that has most, of these the trained ones, the low-precision ones and both, and the layers.
+FAMILIES = {
+    "dp": (
         "shards",
         "max_rank_dense_parameters",
         "max_rank_trained_parameters",
         "max_rank_low_precision_parameters",
         "max_rank_trained_low_precision_parameters",
         "max_stage_layers",
-        "trained_balance",
-        "gathered_balance",
     ),
-    Family(
-        "edp",
-        "routed-expert ",
-        "edp",
-        "expert_shard",
-        "expert_replica",
+    "edp": (
         "expert_shards",
         "max_rank_expert_parameters",
         "max_rank_trained_expert_parameters",
         "max_rank_low_precision_expert_parameters",
         "max_rank_trained_low_precision_expert_parameters",
         "max_stage_moe_layers",
-        "stage_moe_balance",
-        "stage_moe_balance",
     ),
-)
+}
+# Their groups: of equal weights, of which one shards, which hold the same shard.
+GROUPS = {
+    "dp": ("zero", "shard", "replica"),
+    "edp": ("edp", "expert_shard", "expert_replica"),
+}
+GATHERS = ("forward_gathers", "backward_gathers")
+HYBRID = "gradient shards over HSDP replicas"
 
 
 alias(
@@ -142,126 +107,76 @@ def _pieces(trained, resident, zero_stage, weight_copies, layers, bucket_bytes, 
     return xp.where(xp.where(zero_stage < 3.0, trained, resident) > 0.0, pieces, 0.0)
 
 
+def declare_pieces(
+    family: str, bucket: str = "bucket_bytes", when: Mapping[str, str] | None = None
+) -> None:
+    """Declare of how many messages a round of a family's parameters consists."""
+    _, resident, trained, _, _, layers = FAMILIES[family]
+    taken = (trained, resident, "zero_stage", "weight_copies", layers, bucket, "reduction_bytes")
+    name = f"{family}_messages" if when is None else f"{family}_messages_in_buckets"
+    title = "Messages of a round: one a layer, one a bucket, or one; none where there is nothing"
+    declare(f"{family}_messages", taken, _pieces, title, name=name, when=when, **FSDP)
+
+
 def _reduced(reduction_bytes, trained, pieces):
-    """Gradients of one message."""
     return xp.asarray(reduction_bytes * trained / xp.maximum(pieces, 1.0))
 
 
 def _gathered(pieces, zero_stage, *both):
-    """Weights of one message: updated ones, or with ZeRO-3 all."""
     moved = xp.where(zero_stage < 3.0, in_both(*both[:4]), in_both(*both[4:]))
     return xp.asarray(moved / xp.maximum(pieces, 1.0))
 
 
-def _replicated(message, shards):
-    """Gradients of a shard, of one message."""
-    return xp.asarray(message / shards)
+def declare_shard(returns: str, message: str, shards: str, **further: Any) -> None:
+    """Declare the part of a message that each shard has."""
+    declare(returns, (message, shards), lambda whole, ranks: xp.asarray(whole / ranks), **further)
 
 
-def declare_pieces(
-    family: Family, bucket: str = "bucket_bytes", when: Mapping[str, str] | None = None
-) -> None:
-    """Declare of how many messages a round of a family's parameters consists."""
-    pieces = f"{family.name}_messages"
-    sizes = (family.trained, family.resident, "zero_stage", "weight_copies", family.layers)
-    formula(
-        returns=pieces,
-        inputs=(*sizes, bucket, "reduction_bytes"),
-        name=pieces if when is None else f"{pieces}_in_buckets",
-        when=when,
-        **FSDP,
-    )(_pieces)
+def _declare_family(family: str, owner: str, balance: str, gathered: str) -> None:
+    """Declare a family's messages and operations: a round of these as often as a step has one.
 
-
-def _declare_messages(family: Family) -> None:
-    """Declare a family's messages, and of how many a round consists."""
-    name, resident = family.name, family.resident
-    pieces = f"{name}_messages"
+    `owner`: whose a gradient is, where that has to be said; then the mean of all stages by the
+    largest, of gradients and of gathered weights.
+    """
+    shards, resident, trained, narrow, trained_narrow, _ = FAMILIES[family]
     declare_pieces(family)
-    formula(
-        returns=f"{name}_reduce_bytes",
-        inputs=("reduction_bytes", family.trained, pieces),
-        name=f"{name}_reduce_bytes",
-        **ZERO,
-    )(_reduced)
-    formula(
-        returns=f"{name}_gather_bytes",
-        inputs=(
-            pieces,
-            "zero_stage",
-            *("full_precision_weight_bytes", "weight_bytes", family.trained, family.trained_narrow),
-            *("full_precision_gathered_bytes", "gathered_bytes", resident, family.narrow),
-        ),
-        name=f"{name}_gather_bytes",
-        **ZERO,
-    )(_gathered)
-    formula(
-        returns=f"{name}_replica_bytes",
-        inputs=(f"{name}_reduce_bytes", family.shards),
-        name=f"{name}_replica_bytes",
-        **FSDP,
-    )(_replicated)
-
-
-# Operations: a round of a family's messages, as often as a step has one.
-
-for _family in FAMILIES:
-    _declare_messages(_family)
-    for _name, _collective, _words, _message, _group, _share, _forward, _backward in (
-        (
-            "all_reduce",
-            "all_reduce",
-            "gradients",
-            "reduce_bytes",
-            _family.group,
-            _family.share,
-            None,
-            ("gradient_sums",),
-        ),
-        (
-            "reduce_scatter",
-            "reduce_scatter",
-            "gradients",
-            "reduce_bytes",
-            _family.shard,
-            _family.share,
-            None,
-            ("gradient_reductions",),
-        ),
-        (
-            "all_gather",
-            "all_gather",
-            "weights",
-            "gather_bytes",
-            _family.shard,
-            _family.gathered,
-            ("forward_gathers",),
-            ("backward_gathers",),
-        ),
-        (
-            "replica_all_reduce",
-            "all_reduce",
-            "gradient shards over HSDP replicas",
-            "replica_bytes",
-            _family.replica,
-            _family.share,
-            None,
-            ("gradient_reductions",),
-        ),
+    pieces, reduced = f"{family}_messages", f"{family}_reduce_bytes"
+    declare(
+        reduced, ("reduction_bytes", trained, pieces), _reduced, "Gradients of one message", **ZERO
+    )
+    updated = ("full_precision_weight_bytes", "weight_bytes", trained, trained_narrow)
+    every = ("full_precision_gathered_bytes", "gathered_bytes", resident, narrow)
+    title = "Weights of one message: updated ones, or with ZeRO-3 all"
+    taken = (pieces, "zero_stage", *updated, *every)
+    declare(f"{family}_gather_bytes", taken, _gathered, title, **ZERO)
+    title = "Gradients of a shard, of one message"
+    declare_shard(f"{family}_replica_bytes", reduced, shards, title=title, **FSDP)
+    equal, shard, replica = GROUPS[family]
+    once, often = ("gradient_sums",), ("gradient_reductions",)
+    for name, words, message, group, share, forward, backward in (
+        ("all_reduce", "gradients", "reduce", equal, balance, None, once),
+        ("reduce_scatter", "gradients", "reduce", shard, balance, None, often),
+        ("all_gather", "weights", "gather", shard, gathered, GATHERS[:1], GATHERS[1:]),
+        ("replica_all_reduce", HYBRID, "replica", replica, balance, None, often),
     ):
+        collective = name.removeprefix("replica_")
         operation(
-            f"{_family.name}_{_name}",
-            f"{_collective.replace('_', '-')} of {_family.owner}{_words}",
-            _collective,
-            f"{_family.name}_{_message}",
+            f"{family}_{name}",
+            f"{collective.replace('_', '-')} of {owner}{words}",
+            collective,
+            f"{family}_{message}_bytes",
             dimension="dp",
-            group=_group,
-            forward=_forward,
-            backward=_backward,
-            passes=(f"{_family.name}_messages",) * 2,
-            share=_share,
+            group=group,
+            forward=forward,
+            backward=backward,
+            passes=(pieces,) * 2,
+            share=share,
             **ZERO,
         )
+
+
+_declare_family("dp", "", "trained_balance", "gathered_balance")
+_declare_family("edp", "routed-expert ", "stage_moe_balance", "stage_moe_balance")
 
 
 # Data parallelism as the model of a step needs it: all of a step's, and layer by layer.
@@ -285,12 +200,6 @@ operation(
 )
 
 
-def _owned(dense: Array, stage: Array, shards: Array, experts: Array, others: Array) -> list[Array]:
-    """Return the gradients of a rank, or of its shard: all but experts', and experts'."""
-    sharded = stage >= 1.0
-    return [dense / xp.where(sharded, shards, 1.0), experts / xp.where(sharded, others, 1.0)]
-
-
 @formula(**DUAL)
 def copy_message_bytes(
     reduction_bytes,
@@ -301,13 +210,8 @@ def copy_message_bytes(
     expert_shards,
 ):
     """Gradients (or gradient shard) per rank, reduced between copies of a stage."""
-    dense, experts = _owned(
-        max_rank_trained_parameters,
-        zero_stage,
-        shards,
-        max_rank_trained_expert_parameters,
-        expert_shards,
-    )
+    dense = max_rank_trained_parameters / xp.where(zero_stage >= 1.0, shards, 1.0)
+    experts = max_rank_trained_expert_parameters / xp.where(zero_stage >= 1.0, expert_shards, 1.0)
     return xp.asarray(reduction_bytes * (dense + experts))
 
 
@@ -322,13 +226,8 @@ def copied_balance(
     expert_shards,
 ):
     """Gradients of duplicated stages, mean / max: each parameter family by its fraction."""
-    dense, experts = _owned(
-        max_rank_trained_parameters,
-        zero_stage,
-        shards,
-        max_rank_trained_expert_parameters,
-        expert_shards,
-    )
+    dense = max_rank_trained_parameters / xp.where(zero_stage >= 1.0, shards, 1.0)
+    experts = max_rank_trained_expert_parameters / xp.where(zero_stage >= 1.0, expert_shards, 1.0)
     mean = trained_balance * dense + stage_moe_balance * experts
     return xp.asarray(mean / xp.maximum(dense + experts, 1.0))
 
@@ -358,29 +257,21 @@ for _returns, _gathers in (("dp_gather_time", True), ("dp_reduce_time", False)):
 # and its experts if it has any.
 
 
-def _shard(message, shards):
-    """Gradient shard per layer."""
-    return xp.asarray(message / shards)
-
-
-def _declare_layer(family: Family) -> None:
+def _declare_layer(family: str) -> None:
     """Declare a layer's messages of one family, and the times of its gather and its reduction."""
-    prefix = f"{family.name}_layer"
+    prefix, shards = f"{family}_layer", FAMILIES[family][0]
     both = ("full_precision_gathered_bytes", "gathered_bytes")
     parts = (f"{prefix}_parameters", f"{prefix}_low_precision_parameters")
     declare(f"{prefix}_gather_bytes", (*both, *parts), in_both, **FSDP_LAYERS)
-    trained = f"{prefix}_trained_parameters"
-    product(f"{prefix}_scatter_bytes", ("reduction_bytes", trained), **FSDP_LAYERS)
-    formula(
-        returns=f"{prefix}_replica_bytes",
-        inputs=(f"{prefix}_scatter_bytes", family.shards),
-        name=f"{prefix}_replica_bytes",
-        **FSDP_LAYERS,
-    )(_shard)
+    scattered = f"{prefix}_scatter_bytes"
+    product(scattered, ("reduction_bytes", f"{prefix}_trained_parameters"), **FSDP_LAYERS)
+    title = "Gradient shard per layer"
+    declare_shard(f"{prefix}_replica_bytes", scattered, shards, title=title, **FSDP_LAYERS)
+    _, shard, replica = GROUPS[family]
     for part, group, collective in (
-        ("gather", family.shard, "all_gather"),
-        ("scatter", family.shard, "reduce_scatter"),
-        ("replica", family.replica, "all_reduce"),
+        ("gather", shard, "all_gather"),
+        ("scatter", shard, "reduce_scatter"),
+        ("replica", replica, "all_reduce"),
     ):
         on_network(f"{prefix}_{part}_time", "time", group, collective, f"{prefix}_{part}_bytes")
     total(

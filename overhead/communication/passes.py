@@ -244,12 +244,6 @@ def all_dense_tp_blocks(all_layers):
 total("all_layers", ("layers", "mtp_depths"))
 
 
-@derived()
-def all_moe_layers(moe_layers, mtp_depths):
-    """MoE layers of all stages."""
-    return moe_layers + xp.where(moe_layers > 0.0, mtp_depths, 0.0)
-
-
 def _mean_by_most(everything, pp, most):
     """Stage mean / max."""
     return xp.asarray(everything / (pp * xp.maximum(most, 1.0)))
@@ -258,9 +252,15 @@ def _mean_by_most(everything, pp, most):
 for _returns, _all, _most in (
     ("tp_block_balance", "all_tp_blocks", "max_stage_tp_blocks"),
     ("stage_layer_balance", "all_layers", "max_stage_layers"),
-    ("stage_moe_balance", "all_moe_layers", "max_stage_moe_layers"),
 ):
     derived(returns=_returns, inputs=(_all, "pp", _most), name=_returns)(_mean_by_most)
+
+
+@derived(title="Stage mean / max")
+def stage_moe_balance(moe_layers, mtp_depths, pp, max_stage_moe_layers):
+    """MoE layers per stage, mean / max."""
+    every = moe_layers + xp.where(moe_layers > 0.0, mtp_depths, 0.0)
+    return _mean_by_most(every, pp, max_stage_moe_layers)
 
 
 @derived(returns="stage_moe_balance", when=UNKNOWN)

@@ -359,9 +359,10 @@ def memory(allocator_reserve_ratio, allocated_memory, nccl_buffer_memory, contex
 
 
 @formula(source="derivation")
-def peak_memory(first_stage_memory, middle_stage_memory, last_stage_memory):
+def peak_memory(first_stage_memory, second_stage_memory, expert_stage_memory, last_stage_memory):
     """Peak memory per GPU."""
-    return xp.maximum(xp.maximum(first_stage_memory, middle_stage_memory), last_stage_memory)
+    between = xp.maximum(second_stage_memory, expert_stage_memory)
+    return xp.maximum(xp.maximum(first_stage_memory, between), last_stage_memory)
 
 
 @formula(source="derivation")
@@ -524,12 +525,6 @@ def expert_stage_of_unknown(pp):
 
 for _stage in CANDIDATES:
     of_stage(f"{_stage}_memory", "memory", _stage)
-
-
-@formula(source=DERIVED)
-def middle_stage_memory(second_stage_memory, expert_stage_memory):
-    """Memory of the highest middle stage."""
-    return xp.maximum(second_stage_memory, expert_stage_memory)
 
 
 @formula(source=DERIVED, assumes=("of equals the first",))

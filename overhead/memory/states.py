@@ -440,16 +440,12 @@ def output_rank_parameters(
 
 
 @formula(
-    source=MEGATRON_CODE,
-    where="megatron/core/transformer/multi_token_prediction.py, MultiTokenPredictionLayer",
-    assumes=("the projection is split by columns; its three norms are whole on each rank",),
+    assumes=(
+        "a rank that holds two stages keeps states for both",
+        "an MTP projection is split by columns; its three norms are whole on each rank",
+    ),
+    **TENSOR,
 )
-def mtp_rank_parameters(mtp_projection_weights, tp, norm_parameters):
-    """Extra parameters per MTP layer and rank."""
-    return mtp_projection_weights / tp + 3.0 * norm_parameters
-
-
-@formula(assumes=("a rank that holds two stages keeps states for both",), **TENSOR)
 def stage_parameters(
     weight_copies,
     stage_layers,
@@ -457,7 +453,8 @@ def stage_parameters(
     mixer_norm_parameters,
     norm_parameters,
     stage_mtp_layers,
-    mtp_rank_parameters,
+    mtp_projection_weights,
+    tp,
     stage_mlp_layers,
     mlp_rank_parameters,
     mlp_norm_parameters,
@@ -470,7 +467,7 @@ def stage_parameters(
     every = stage_layers * (mixer_rank_parameters + mixer_norm_parameters)
     dense = stage_mlp_layers * (mlp_rank_parameters + mlp_norm_parameters)
     mlp = dense + stage_moe_layers * (shared_rank_parameters + norm_parameters)
-    further = stage_mtp_layers * mtp_rank_parameters
+    further = stage_mtp_layers * (mtp_projection_weights / tp + 3.0 * norm_parameters)
     return (
         weight_copies * (every + mlp + further) + embedding_rank_parameters + output_rank_parameters
     )

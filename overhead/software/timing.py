@@ -67,12 +67,6 @@ total("ll_slope", ("ll_byte_time", "copy_byte_time"), source=OWN, when=ANY)
 total("simple_slope", ("simple_byte_time", "copy_byte_time"), source=OWN, when=ANY)
 
 
-@priced(when=ANY)
-def message_ramp_time(message_bytes, ramp_square):
-    """Pipeline fill of the message."""
-    return xp.sqrt(message_bytes) * xp.sqrt(ramp_square)
-
-
 # On the many cells of a grid there are a few sums and products, all in one array: a line for LL;
 # for Simple, whose ramp grows with the root of the message, a quadratic in that root.
 
@@ -217,7 +211,10 @@ product(
 product("copy_part_time", ("message_bytes", "copy_byte_time"), source=OWN, when=ANY)
 
 
-product("ramp_part_time", ("protocol", "message_ramp_time"), source=OWN, when=ANY)
+@priced(when=ANY)
+def ramp_part_time(protocol, message_bytes, ramp_square):
+    """Pipeline fill of the message, if the protocol has one."""
+    return protocol * (xp.sqrt(message_bytes) * xp.sqrt(ramp_square))
 
 
 constant(

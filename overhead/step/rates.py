@@ -7,7 +7,7 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.attention import FUSED
 from overhead.compute.quantities import DAO_2023
-from overhead.formula import alias, declare, formula, product, total
+from overhead.formula import alias, declare, formula, product
 from overhead.labels import TRAINING
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
@@ -87,18 +87,16 @@ for _computed, _all in (
 # What is computed again.
 
 
-total(
-    "layer_flops_per_token",
-    ("weight_flops_per_token", "computed_attention_flops_per_token"),
+@formula(
     assumes=("the LM head is not recomputed",),
-    **AGAIN,
-)
-product(
-    "recomputed_flops_per_token",
-    ("recomputed_fraction", "layer_flops_per_token"),
     when={"recompute": "uniform|block"},
     **AGAIN,
 )
+def recomputed_flops_per_token(
+    recomputed_fraction, weight_flops_per_token, computed_attention_flops_per_token
+):
+    """Recomputed FLOPs per token of layers."""
+    return recomputed_fraction * (weight_flops_per_token + computed_attention_flops_per_token)
 
 
 @formula(

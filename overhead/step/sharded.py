@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.communication.data import declare_shard
 from overhead.communication.operation import on_network
 from overhead.compute.quantities import KERNELS
 from overhead.formula import alias, call, constant, declare, formula, total
@@ -62,10 +63,6 @@ def _own_left(messages, each, middle, layer, layers, pp, lacking, order_holds):
     return _left(messages, each, xp.where(order_holds > 0.0, own, middle), layer)
 
 
-def _split(whole, shards):
-    return whole / shards
-
-
 for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_bytes")):
     _layer = f"dp_layer_{_part}_bytes"
     _taken = ("dp_messages", _whole, "middle_layers", _layer)
@@ -73,7 +70,7 @@ for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_byte
     # A layer is of the stage with most parameters, where stages have their own.
     _own = (*_taken, "parameter_stage_layers", "pp", "last_stage_layer_deficit", "order_holds")
     declare(f"dp_non_layer_{_part}_bytes", _own, _own_left, when=ORDERED, **FSDP)
-declare("dp_non_layer_replica_bytes", ("dp_non_layer_scatter_bytes", "shards"), _split, **FSDP)
+declare_shard("dp_non_layer_replica_bytes", "dp_non_layer_scatter_bytes", "shards", **FSDP)
 for _part, _group, _collective in (
     ("gather", "shard", "all_gather"),
     ("scatter", "shard", "reduce_scatter"),
@@ -284,24 +281,6 @@ call(
 # A step.
 
 
-@formula(**FSDP)
-def paired_passes(backward_gathers, gradient_reductions):
-    """Backward passes with weight gathers and gradient reductions per step."""
-    return xp.minimum(backward_gathers, gradient_reductions)
-
-
-@formula(**FSDP)
-def gather_passes(backward_gathers, gradient_reductions):
-    """Backward passes with weight gathers only per step."""
-    return xp.maximum(backward_gathers - gradient_reductions, 0.0)
-
-
-@formula(**FSDP)
-def reduce_passes(gradient_reductions, backward_gathers):
-    """Backward passes with gradient reductions only per step."""
-    return xp.maximum(gradient_reductions - backward_gathers, 0.0)
-
-
 @formula(
     assumes=(
         "micro-batches hide nothing of one another's",
@@ -312,18 +291,21 @@ def reduce_passes(gradient_reductions, backward_gathers):
 def exposed_sharded_time(
     forward_gathers,
     exposed_forward_pass_time,
-    paired_passes,
+    backward_gathers,
+    gradient_reductions,
     exposed_backward_pass_time,
-    gather_passes,
     exposed_gather_pass_time,
-    reduce_passes,
     exposed_reduce_pass_time,
 ):
     """Exposed ZeRO-3 gathers and reductions per step."""
+    # Backward passes gather and reduce, gather alone, or reduce alone.
+    both = xp.minimum(backward_gathers, gradient_reductions)
+    gathering = xp.maximum(backward_gathers - gradient_reductions, 0.0)
+    reducing = xp.maximum(gradient_reductions - backward_gathers, 0.0)
     whole = forward_gathers * exposed_forward_pass_time
-    whole = whole + paired_passes * exposed_backward_pass_time
-    whole = whole + gather_passes * exposed_gather_pass_time
-    return whole + reduce_passes * exposed_reduce_pass_time
+    whole = whole + both * exposed_backward_pass_time
+    whole = whole + gathering * exposed_gather_pass_time
+    return whole + reducing * exposed_reduce_pass_time
 
 
 # Where a collective's buffers aren't the weights and gradients themselves.
