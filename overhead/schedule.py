@@ -156,7 +156,7 @@ total("pipeline_time", ("busy_time", "bubble_time", "exposed_pp_time"), assumes=
 total(
     "pipeline_time",
     ("busy_time", "bubble_time", "exposed_pp_time", "stage_imbalance_time"),
-    when=UNEVEN,
+    when=PARTED,
     name="uneven_pipeline_time",
 )
 

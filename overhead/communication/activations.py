@@ -163,131 +163,32 @@ def mtp_gather_message_bytes(tp_gather_message_bytes):
 
 
 # A position predicts the next token and further ones, each by logits of its own.
-PREDICTED: dict[str, Any] = {**END, "each": ((1.0, "mtp_depths"),)}
-FURTHER: dict[str, Any] = {**END, "each": ("mtp_depths",)}
-for _name, _words, _collective, _message, _forward, _backward, _said in (
-    (
-        "embedding_all_reduce",
-        "embedding activations",
-        "all_reduce",
-        "tp_message_bytes",
-        WITHOUT,
-        None,
-        {**END, **SPLIT},
-    ),
-    (
-        "embedding_all_gather",
-        "embedding activation gradients",
-        "all_gather",
-        "tp_message_bytes",
-        None,
-        WITH,
-        {**END, **SPLIT},
-    ),
-    (
-        "embedding_reduce_scatter",
-        "embedding activations",
-        "reduce_scatter",
-        "tp_message_bytes",
-        WITH,
-        None,
-        {**END, **SPLIT},
-    ),
-    (
-        "logits_all_reduce",
-        "LM head input gradients",
-        "all_reduce",
-        "tp_message_bytes",
-        None,
-        WITHOUT,
-        {**PREDICTED, **SPLIT},
-    ),
-    (
-        "logits_all_gather",
-        "LM head input",
-        "all_gather",
-        "tp_message_bytes",
-        WITH,
-        WITH,
-        {**PREDICTED, **SPLIT},
-    ),
-    (
-        "logits_reduce_scatter",
-        "LM head input gradients",
-        "reduce_scatter",
-        "tp_message_bytes",
-        None,
-        WITH,
-        {**PREDICTED, **SPLIT},
-    ),
-    (
-        "mtp_all_reduce",
-        "MTP embeddings",
-        "all_reduce",
-        "tp_message_bytes",
-        WITHOUT,
-        None,
-        {**FURTHER, **SPLIT},
-    ),
+PREDICTED: dict[str, Any] = {**END, **SPLIT, "each": ((1.0, "mtp_depths"),)}
+FURTHER: dict[str, Any] = {**END, **SPLIT, "each": ("mtp_depths",)}
+GRADIENTS: dict[str, Any] = {**FURTHER, "message": "mtp_message_bytes"}
+INPUT: dict[str, Any] = {**FURTHER, "message": "mtp_gather_message_bytes"}
+STATISTICS: dict[str, Any] = {**PREDICTED, "message": "loss_message_bytes", **LOSS}
+for _name, _words, _forward, _backward, _said in (
+    ("embedding_all_reduce", "embedding activations", WITHOUT, None, {**END, **SPLIT}),
+    ("embedding_all_gather", "embedding activation gradients", None, WITH, {**END, **SPLIT}),
+    ("embedding_reduce_scatter", "embedding activations", WITH, None, {**END, **SPLIT}),
+    ("logits_all_reduce", "LM head input gradients", None, WITHOUT, PREDICTED),
+    ("logits_all_gather", "LM head input", WITH, WITH, PREDICTED),
+    ("logits_reduce_scatter", "LM head input gradients", None, WITH, PREDICTED),
+    ("mtp_all_reduce", "MTP embeddings", WITHOUT, None, FURTHER),
     # Of the backward, gradients of the embedding and of the projection
-    (
-        "mtp_all_gather",
-        "MTP projections",
-        "all_gather",
-        "tp_message_bytes",
-        (1.0,),
-        (2.0, *WITH),
-        {**FURTHER, **JOINED},
-    ),
-    (
-        "mtp_reduce_scatter",
-        "MTP embeddings",
-        "reduce_scatter",
-        "tp_message_bytes",
-        WITH,
-        None,
-        {**FURTHER, **SPLIT},
-    ),
-    (
-        "mtp_input_all_reduce",
-        "MTP projection input gradients",
-        "all_reduce",
-        "mtp_message_bytes",
-        None,
-        WITHOUT,
-        {**FURTHER, **SPLIT},
-    ),
-    (
-        "mtp_input_all_gather",
-        "MTP projection input",
-        "all_gather",
-        "mtp_gather_message_bytes",
-        WITH,
-        WITH,
-        {**FURTHER, **SPLIT},
-    ),
-    (
-        "mtp_input_reduce_scatter",
-        "MTP projection input gradients",
-        "reduce_scatter",
-        "mtp_message_bytes",
-        None,
-        WITH,
-        {**FURTHER, **SPLIT},
-    ),
+    ("mtp_all_gather", "MTP projections", (1.0,), (2.0, *WITH), {**FURTHER, **JOINED}),
+    ("mtp_reduce_scatter", "MTP embeddings", WITH, None, FURTHER),
+    ("mtp_input_all_reduce", "MTP projection input gradients", None, WITHOUT, GRADIENTS),
+    ("mtp_input_all_gather", "MTP projection input", WITH, WITH, INPUT),
+    ("mtp_input_reduce_scatter", "MTP projection input gradients", None, WITH, GRADIENTS),
     # Without a backward there is no loss
-    (
-        "loss_all_reduce",
-        "loss statistics",
-        "all_reduce",
-        "loss_message_bytes",
-        (3.0, "has_backward"),
-        None,
-        {**PREDICTED, **LOSS},
-    ),
+    ("loss_all_reduce", "loss statistics", (3.0, "has_backward"), None, STATISTICS),
 ):
+    _collective = "_".join(_name.split("_")[-2:])
     _title = f"{_collective.replace('_', '-')} of {_words}"
-    operation(_name, _title, _collective, _message, forward=_forward, backward=_backward, **_said)
+    _said = {"message": "tp_message_bytes", **_said}
+    operation(_name, _title, _collective, forward=_forward, backward=_backward, **_said)
 operation(
     "tied_all_reduce",
     "all-reduce of tied embedding gradients",

@@ -289,16 +289,6 @@ def forward_only_stage_forward_time(
     return _at_least(middle_forward_time + end_stage_extra_time, rank_tokens, attention_peak_flops)
 
 
-@formula(
-    returns="stage_forward_time",
-    when=PARTED,
-    **PIPELINE,
-)
-def uneven_stage_forward_time(middle_forward_time, rank_tokens, attention_peak_flops):
-    """Forward time per stage and micro-batch, without first and last stage."""
-    return _at_least(middle_forward_time, rank_tokens, attention_peak_flops)
-
-
 alias(
     "stage_backward_time",
     "middle_backward_time",

@@ -383,7 +383,8 @@ call(returns="chunk_matmul_time", of="wave_matmul_time", bind={**CHUNK, "compute
 # A product in parts leaves room for what sends them.
 call(returns="chunk_matmul_time", of="wave_matmul_time", bind=CHUNK, when=SPLIT)
 call(returns="sm_limited_compute_time", of="wave_matmul_time", bind={}, when=WAVES)
-alias("compute_time", "unsplit_matmul_time", when={**WAVES, "mechanism": ONE_COMPUTATION})
+CHOSEN = {"compute": "waves|tiles", "mechanism": ONE_COMPUTATION}
+alias("compute_time", "unsplit_matmul_time", when=CHOSEN, name="compute_time_of_matmul")
 CUT = {"mechanism": "|".join([*RING.values(), "ring_exchange_aggregate", *SPLIT.values()])}
 product(
     "slowed_matmul_time",

@@ -9,7 +9,7 @@ from overhead.arrays import xp
 from overhead.completion import following
 from overhead.compute.quantities import MEASURED
 from overhead.formula import alias, call, declare, derived, formula, product, total
-from overhead.labels import HIERARCHY, LABELS, NCCL, ONE_COMPUTATION
+from overhead.labels import HIERARCHY, LABELS, NCCL
 from overhead.overlap import mechanisms
 from overhead.overlap.bulk import ALONE, BULK, CHUNK, CUT
 from overhead.quantity import Array
@@ -516,7 +516,6 @@ for _returns, _bind in (("single_chunk_time", CHUNK), ("concurrent_chunk_time", 
     call(returns=_returns, of=_of, bind={**_bind, **WHOLE}, when=ROUND)
     # A product in parts leaves room for what sends them.
     call(returns=_returns, of=_of, bind=_bind, when={**TILED, **PARTED})
-alias("compute_time", "unsplit_matmul_time", when={**TILED, "mechanism": ONE_COMPUTATION})
 
 
 @formula(

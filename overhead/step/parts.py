@@ -10,7 +10,7 @@ from overhead.compute.layer import with_host
 from overhead.compute.own_layers import PARTS as MIXED
 from overhead.compute.own_layers import declare_own
 from overhead.formula import call, constant, declare, formula, product, total
-from overhead.labels import EVEN_SCHEDULES, LABELS, PAIRED, TRAINING
+from overhead.labels import LABELS, PAIRED, TRAINING
 from overhead.model.order import ORDERED, of_stage
 from overhead.quantity import Array
 
@@ -383,14 +383,3 @@ total(
     ),
     assumes=("the optimizer waits for all gradients", "nothing else runs on the GPUs"),
 )
-
-
-@formula(
-    returns="pipeline_time",
-    source="derivation",
-    assumes=("every stage takes as long as the slower end, for no other form is known",),
-    when={"schedule": "|".join(EVEN_SCHEDULES), "stages": "uneven"},
-)
-def even_pipeline_time(busy_time, bubble_time, exposed_pp_time):
-    """Time of a pipeline whose schedule has a form for even stages alone."""
-    return xp.asarray(busy_time + bubble_time + exposed_pp_time)
