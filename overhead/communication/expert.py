@@ -11,7 +11,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import operation
-from overhead.formula import alias, call, constant, derived, formula, product
+from overhead.formula import alias, call, constant, declare, derived, formula, product
 from overhead.software.flat import PRICED
 from overhead.special import never_drawn
 
@@ -360,66 +360,30 @@ def _energy(ep, remote, ep_energy_per_bit, message, ep_members_in_node, intra_en
     return ep * 8.0 * (remote * ep_energy_per_bit + inside * intra_energy_per_bit)
 
 
+DISPATCHED: dict[str, Any] = {"when": DEDUPLICATED, **SOURCE}
 for _way in ("dispatch", "combine"):
     _message, _far = f"{_way}_message_bytes", f"{_way}_remote_bytes"
     _once = f"{_way}_rank_bytes"
-    formula(
-        returns=_once,
-        inputs=(_message, "experts_per_token", "distinct_ranks"),
-        name=_once,
-        assumes=(EVENLY,),
-        **ONCE,
-    )(_near)
-    formula(
-        returns=_far,
-        inputs=(_message, "experts_per_token", "remote_nodes"),
-        name=_far,
-        assumes=(EVENLY,),
-        **SOURCE,
-    )(_remote)
-    _crossing = ("ep", "ep_nodes", _far, "ep_ranks_sharing_nic", "ep_nic_bandwidth")
+    _reached = (_message, "experts_per_token", "distinct_ranks")
+    declare(_once, _reached, _near, assumes=(EVENLY,), **ONCE)
+    _every = (_message, "experts_per_token", "remote_nodes")
+    declare(_far, _every, _remote, assumes=(EVENLY,), **SOURCE)
     _inside = (_once, "ep_members_in_node")
-    _library = ("inter_node_step_latency", "step_latency", "collective_launch_time")
-    formula(
-        returns=f"ep_{_way}_time",
-        inputs=(
-            *_crossing,
-            *_inside,
-            "effective_intra_bandwidth",
-            "ep_far_latency",
-            "intra_latency",
-        ),
-        name=f"deduplicated_{_way}_time",
-        assumes=(BOTH,),
-        when=DEDUPLICATED,
-        **SOURCE,
-    )(_time)
-    formula(
-        returns=f"ep_{_way}_time",
-        inputs=(
-            *_crossing,
-            "nic_efficiency",
-            *_inside,
-            "intra_bandwidth",
-            "channel_efficiency",
-            *_library,
-        ),
-        name=f"priced_deduplicated_{_way}_time",
+    _crossing = ("ep", "ep_nodes", _far, "ep_ranks_sharing_nic", "ep_nic_bandwidth")
+    _links = (*_crossing, *_inside, "effective_intra_bandwidth", "ep_far_latency", "intra_latency")
+    _name = f"deduplicated_{_way}"
+    declare(f"ep_{_way}_time", _links, _time, name=f"{_name}_time", assumes=(BOTH,), **DISPATCHED)
+    _nccl = (*_crossing, "nic_efficiency", *_inside, "intra_bandwidth", "channel_efficiency")
+    declare(
+        f"ep_{_way}_time",
+        (*_nccl, "inter_node_step_latency", "step_latency", "collective_launch_time"),
+        _priced_time,
+        name=f"priced_{_name}_time",
         assumes=(BOTH, PACE),
         when={**DEDUPLICATED, "library": PRICED},
         **ONCE,
-    )(_priced_time)
-    formula(
-        returns=f"ep_{_way}_sent_bytes",
-        inputs=(_far, *_inside),
-        name=f"deduplicated_{_way}_sent_bytes",
-        when=DEDUPLICATED,
-        **SOURCE,
-    )(_sent)
-    formula(
-        returns=f"ep_{_way}_energy",
-        inputs=("ep", _far, "ep_energy_per_bit", *_inside, "intra_energy_per_bit"),
-        name=f"deduplicated_{_way}_energy",
-        when=DEDUPLICATED,
-        **SOURCE,
-    )(_energy)
+    )
+    _sends = (_far, *_inside)
+    declare(f"ep_{_way}_sent_bytes", _sends, _sent, name=f"{_name}_sent_bytes", **DISPATCHED)
+    _spends = ("ep", _far, "ep_energy_per_bit", *_inside, "intra_energy_per_bit")
+    declare(f"ep_{_way}_energy", _spends, _energy, name=f"{_name}_energy", **DISPATCHED)
