@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Requirement
@@ -19,9 +22,7 @@ MEGATRON = "megatron"
 TILES = "nvidiamatmul"
 
 
-# The mechanisms by name: what each takes, what it takes by default, why what it shows shows.
-
-BOTH = ("compute_time", "communication_time")
+# The mechanisms by name, a row each: what each takes, what of that by default, and why it shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,129 +39,16 @@ class Mechanism:
     bounded: bool = True
 
 
-_MECHANISMS = (
-    Mechanism(
-        "two_durations",
-        "two durations with an efficiency",
-        (*BOTH, "overlap_efficiency"),
-        "what the efficiency leaves, and what is longer than the computation",
-        {"overlap_efficiency": 1.0},
-    ),
-    Mechanism(
-        "ddp_buckets",
-        "gradients reduced in buckets behind the backward",
-        (*BOTH, "gradient_buckets", "first_bucket_fraction"),
-        "the last bucket's gradients are ready only when the backward is done",
-        {"gradient_buckets": 25.0},
-    ),
-    Mechanism(
-        "fsdp_prefetch",
-        "a layer's weights gathered behind the one before it",
-        (*BOTH, "layers", "prefetched_layers"),
-        "the first layer waits for its weights",
-        {"layers": 32.0, "prefetched_layers": 1.0},
-    ),
-    Mechanism(
-        "fsdp_backward",
-        "weights gathered ahead and gradients scattered behind, in a backward",
-        (*BOTH, "layers", "reduction_fraction", "prefetched_layers"),
-        "the first layer waits for its weights, and the last one's gradients come at the end",
-        {"layers": 32.0, "reduction_fraction": 0.5, "prefetched_layers": 1.0},
-    ),
-    Mechanism(
-        "zero3_prefetch",
-        "weights gathered ahead as far as a window of elements goes",
-        (*BOTH, "layers", "prefetched_layers"),
-        "the first layer waits for its weights",
-        {"layers": 32.0, "prefetched_elements": 5e7},
-    ),
-    Mechanism(
-        "layer_by_layer",
-        "a layer's all_reduce behind the next one's computation",
-        (*BOTH, "layers", "independent_compute_fraction"),
-        "the last layer has no next one, and what depends on the all_reduce waits for it",
-        {"layers": 32.0, "independent_compute_fraction": 0.0},
-    ),
-    Mechanism(
-        "gradient_accumulation",
-        "gradients of several micro-batches reduced behind the last one's backward",
-        (*BOTH, "num_micro_batches", "backward_fraction", "gradient_buckets"),
-        "only the last micro-batch's backward has gradients to reduce",
-        {"num_micro_batches": 8.0, "backward_fraction": 2 / 3, "gradient_buckets": 25.0},
-    ),
-    Mechanism(
-        "ring_exchange",
-        "an all_gather round a ring behind the product of the chunks that are in",
-        (*BOTH, "ranks"),
-        "the last chunk that comes in is still to be multiplied",
-        {"ranks": 8.0},
-    ),
-    Mechanism(
-        "ring_exchange_aggregate",
-        "the same, two chunks multiplied at a time",
-        (*BOTH, "ranks"),
-        "nothing is multiplied until a neighbour's chunk is in",
-        {"ranks": 8.0},
-    ),
-    Mechanism(
-        "reduce_scatter_ring",
-        "a reduce_scatter round a ring behind the product of the next chunk",
-        (*BOTH, "ranks", "partial_sum_time"),
-        "the first chunk is still to be multiplied, and the sums come at the end",
-        {"ranks": 8.0, "partial_sum_time": 0.0},
-    ),
-    Mechanism(
-        "reduce_scatter_pipeline",
-        "a product in parts, each reduced and scattered behind the next one",
-        (*BOTH, "splits", "last_split_time"),
-        "the last part has no next one",
-        {"splits": 4.0},
-    ),
-    Mechanism(
-        "bulk_margin",
-        "a whole collective beside a product that keeps off its multiprocessors",
-        (*BOTH, "sms", "num_sm"),
-        "the product has fewer multiprocessors all of the time",
-        {"sms": 132.0, "num_sm": 16.0},
-        bounded=False,
-    ),
-    Mechanism(
-        "bulk_shared",
-        "a whole collective beside a product that gets its multiprocessors afterwards",
-        (*BOTH, "sms", "num_sm"),
-        "the product has fewer multiprocessors while communication runs",
-        {"sms": 132.0, "num_sm": 16.0},
-    ),
-    Mechanism(
-        "bulk_queued",
-        "a collective behind a product that fills the GPU before it can start",
-        BOTH,
-        "the collective finds no multiprocessor free until the product is done",
-    ),
-    Mechanism(
-        "pipeline",
-        "transfers between pipeline stages behind other micro-batches",
-        (
-            "stage_forward_time",
-            "stage_backward_time",
-            "p2p_time",
-            "pp",
-            "num_micro_batches",
-            "virtual_pipeline_size",
-        ),
-        "the pipeline fills and drains, and plain 1F1B waits for nearly each micro-batch's",
-        {"pp": 8.0, "num_micro_batches": 8.0, "virtual_pipeline_size": 1.0},
-    ),
-    Mechanism(
-        "fused_messages",
-        "many small messages fused into one",
-        ("compute_time", "messages", "message_latency", "transfer_time", "copy_time"),
-        "the one message starts when all of its parts are there",
-        {"copy_time": 0.0},
-        bounded=False,
-    ),
-)
-MECHANISMS: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in _MECHANISMS}
+def _read() -> Iterator[Mechanism]:
+    with Path(__file__).with_name("mechanisms.csv").open(encoding="utf-8", newline="") as rows:
+        for name, title, takes, defaults, bounded, exposed in islice(csv.reader(rows), 1, None):
+            usual = {
+                key: float(value) for key, _, value in (d.partition("=") for d in defaults.split())
+            }
+            yield Mechanism(name, title, tuple(takes.split()), exposed, usual, bounded == "yes")
+
+
+MECHANISMS: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in _read()}
 
 # Labels that one mechanism heeds, and that mechanism.
 HEEDED = {"efficiency_of": "two_durations", "schedule": "pipeline"}
