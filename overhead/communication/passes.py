@@ -8,11 +8,12 @@ layers (``block``) their share is repeated, of modules (``selective``) what thes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, derived, formula, product, total
+from overhead.formula import alias, call, constant, declare, derived, formula, product, total
 from overhead.model.order import ORDERED, of_stage
 
 FORWARD = {"schedule": "forward_only"}
@@ -154,25 +155,21 @@ for _counted, _stage in (("layers", "mixer_stage"), ("tp_blocks", "tp_block_stag
     )
 
 
-@derived()
-def max_stage_layers(first_stage_layers, second_stage_layers, last_stage_layers):
-    """Layers of the largest stage: of three or more the second has no end of the model."""
-    return xp.maximum(xp.maximum(first_stage_layers, second_stage_layers), last_stage_layers)
+def _largest(
+    returns: str, names: Sequence[str], title: str, when: Mapping[str, str] | None = None
+) -> None:
+    """Declare a quantity as the largest of several."""
+    name = returns if when is None else f"ordered_{returns}"
+    declare(returns, names, lambda *values: reduce(xp.maximum, values), title, name=name, when=when)
 
 
-@derived()
-def max_stage_moe_layers(penultimate_stage_moe_layers, last_stage_moe_layers):
-    """Most MoE layers in a stage, with dense layers first."""
-    return xp.maximum(penultimate_stage_moe_layers, last_stage_moe_layers)
-
-
-@derived(returns="max_stage_moe_layers", when=ORDERED)
-def ordered_max_moe_layers(
-    first_balanced_moe_layers, penultimate_stage_moe_layers, last_stage_moe_layers
-):
-    """Most MoE layers in a stage by their order."""
-    later = xp.maximum(penultimate_stage_moe_layers, last_stage_moe_layers)
-    return xp.maximum(first_balanced_moe_layers, later)
+STAGES = ("first", "second", "last")  # Of three or more the second has no end of the model.
+_largest("max_stage_layers", [f"{at}_stage_layers" for at in STAGES], "Layers of the largest stage")
+LATER = ("penultimate", "last")
+_some = [f"{at}_stage_moe_layers" for at in LATER]
+_largest("max_stage_moe_layers", _some, "Most MoE layers in a stage, with dense layers first")
+_some = [*_some, "first_balanced_moe_layers"]
+_largest("max_stage_moe_layers", _some, "Most MoE layers in a stage by their order", ORDERED)
 
 
 @formula(**BLOCKS)
@@ -215,11 +212,8 @@ def dense_stage_tp_blocks(stage_layers):
     return 2.0 * stage_layers
 
 
-@derived()
-def max_stage_tp_blocks(first_stage_tp_blocks, second_stage_tp_blocks, last_stage_tp_blocks):
-    """Most TP blocks in a stage, with dense layers first."""
-    earlier = xp.maximum(first_stage_tp_blocks, second_stage_tp_blocks)
-    return xp.maximum(earlier, last_stage_tp_blocks)
+_some = [f"{at}_stage_tp_blocks" for at in STAGES]
+_largest("max_stage_tp_blocks", _some, "Most TP blocks in a stage, with dense layers first")
 
 
 constant("max_stage_moe_layers", 0.0, when=UNKNOWN)
@@ -300,30 +294,13 @@ for _stage in ("first", "penultimate", "last"):
     )
 
 
-@derived()
-def max_rank_dense_parameters(
-    first_stage_parameters, second_stage_parameters, last_stage_parameters
-):
-    """Dense parameters of the largest rank."""
-    earlier = xp.maximum(first_stage_parameters, second_stage_parameters)
-    return xp.maximum(earlier, last_stage_parameters)
-
-
-@derived()
-def max_rank_expert_parameters(penultimate_stage_expert_parameters, last_stage_expert_parameters):
-    """Routed-expert parameters of the largest rank."""
-    return xp.maximum(penultimate_stage_expert_parameters, last_stage_expert_parameters)
-
-
-@derived(returns="max_rank_expert_parameters", when=ORDERED)
-def ordered_max_expert_parameters(
-    first_stage_expert_parameters,
-    penultimate_stage_expert_parameters,
-    last_stage_expert_parameters,
-):
-    """Routed-expert parameters of the largest rank by the order of layers."""
-    later = xp.maximum(penultimate_stage_expert_parameters, last_stage_expert_parameters)
-    return xp.maximum(first_stage_expert_parameters, later)
+_some = [f"{at}_stage_parameters" for at in STAGES]
+_largest("max_rank_dense_parameters", _some, "Dense parameters of the largest rank")
+_some = [f"{at}_stage_expert_parameters" for at in LATER]
+_largest("max_rank_expert_parameters", _some, "Routed-expert parameters of the largest rank")
+_some = [*_some, "first_stage_expert_parameters"]
+_title = "Routed-expert parameters of the largest rank by the order of layers"
+_largest("max_rank_expert_parameters", _some, _title, ORDERED)
 
 
 # Of these, what products take in fewer bytes than activations have.

@@ -11,7 +11,6 @@ need it (`overhead.schedule`).  Else every stage takes as long as the slower end
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from overhead.arrays import xp
@@ -43,41 +42,6 @@ def last_stage_layer_deficit(uneven_places, mtp_depths, layers, pipeline_layers)
     return xp.maximum(uneven_places - mtp_depths, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
 
 
-LACKING = "where(pp > 1, 0, last_stage_layer_deficit)"
-
-
-def _fewer(layers, lacking):
-    return xp.maximum(layers - lacking, 0.0)
-
-
-def _fewer_experts(experts, lacking, dense):
-    return _fewer(experts, xp.maximum(lacking - dense, 0.0))
-
-
-def _single_fewer(layers, pp, lacking):
-    return _fewer(layers, xp.where(pp > 1.0, 0.0, lacking))
-
-
-def _single_fewer_experts(experts, pp, lacking, dense):
-    return _fewer_experts(experts, xp.where(pp > 1.0, 0.0, lacking), dense)
-
-
-def _own_fewer(kernel: Callable[..., Array]) -> Callable[..., Array]:
-    """Return what counts layers where mixers less mixtures may be below 0: these don't lack."""
-
-    def fewer(layers, *more):
-        return kernel(xp.maximum(layers, 0.0), *more) + xp.minimum(layers, 0.0)
-
-    return fewer
-
-
-def _own_fewer_experts(kernel: Callable[..., Array]) -> Callable[..., Array]:
-    def fewer(*taken):
-        return kernel(*taken[:-1], xp.maximum(taken[-1], 0.0))
-
-    return fewer
-
-
 def _declare_layers(place: str) -> None:
     """Declare the layers of a stage by kind: as many as even stages have, but for the last."""
     dense, experts = f"{place}_balanced_mlp_layers", f"{place}_balanced_moe_layers"
@@ -88,13 +52,21 @@ def _declare_layers(place: str) -> None:
         call(returns=returns, of=f"stage_{ordered}", bind=own, when=ORDERED)
     last = place == "last"
     taken = ("last_stage_layer_deficit",) if last else ("pp", "last_stage_layer_deficit")
-    few, few_experts = (_fewer, _fewer_experts) if last else (_single_fewer, _single_fewer_experts)
-    inputs = (experts, *taken, dense)
-    declare(f"{place}_mlp_layers", (dense, *taken), few, **PIPELINE)
-    declare(f"{place}_moe_layers", inputs, few_experts, **PIPELINE)
-    own_few, own_experts = _own_fewer(few), _own_fewer_experts(few_experts)
-    declare(f"{place}_mlp_layers", (dense, *taken), own_few, when=ORDERED, **PIPELINE)
-    declare(f"{place}_moe_layers", inputs, own_experts, when=ORDERED, **PIPELINE)
+
+    def lacking(*values: Array) -> Array:
+        return values[0] if last else xp.where(values[0] > 1.0, 0.0, values[1])
+
+    def mlps(layers: Array, *values: Array) -> Array:
+        # Below 0 are mixtures whose mixer is in the stage before: these don't lack.
+        left = xp.maximum(xp.maximum(layers, 0.0) - lacking(*values), 0.0)
+        return left + xp.minimum(layers, 0.0)
+
+    def mixtures(layers: Array, *values: Array) -> Array:
+        beyond = xp.maximum(lacking(*values[:-1]) - xp.maximum(values[-1], 0.0), 0.0)
+        return xp.maximum(layers - beyond, 0.0)
+
+    declare(f"{place}_mlp_layers", (dense, *taken), mlps, **PIPELINE)
+    declare(f"{place}_moe_layers", (experts, *taken, dense), mixtures, **PIPELINE)
 
 
 for _place in ("first", "middle", "last"):
