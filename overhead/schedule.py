@@ -37,6 +37,7 @@ _FORMS = (name for name in LABELS["schedule"].values if name not in EVEN_SCHEDUL
 PARTED = {**UNEVEN, "schedule": "|".join(_FORMS)}
 
 EVEN = "all stages take equally long"
+SHORTER = "by a stated order of layers shorter middle stages shorten pipeline fill and drain"
 ASYNCHRONOUS = "a transfer occupies no device"
 WHOLE_GROUPS = "the micro-batches are a multiple of the stages"
 AT_LEAST_PP = "at least pp micro-batches"
@@ -240,36 +241,40 @@ def dual_pipe_busy_time(
     returns="balanced_bubble_time",
     source="narayanan2021",
     where="section 2.2.1 (GPipe: Huang et al. 2019, section 2.3)",
-    assumes=(EVEN,),
+    assumes=(EVEN, SHORTER),
     when=BOTH,
 )
-def plain_bubble_time(pp, stage_forward_time, stage_backward_time):
-    """Bubble of GPipe and of 1F1B."""
-    return (pp - 1.0) * (stage_forward_time + stage_backward_time)
+def plain_bubble_time(pp, stage_forward_time, stage_backward_time, shorter_stages_time):
+    """Bubble of GPipe and of 1F1B: time of the other stages."""
+    whole = (pp - 1.0) * (stage_forward_time + stage_backward_time)
+    return xp.maximum(whole - shorter_stages_time, 0.0)
 
 
 @formula(
     returns="balanced_bubble_time",
     source="huang2019",
     where="section 2.3",
-    assumes=(EVEN,),
+    assumes=(EVEN, SHORTER),
     when=FORWARD,
 )
-def forward_only_bubble_time(pp, stage_forward_time):
-    """Bubble of the forward-only schedule (prefill)."""
-    return (pp - 1.0) * stage_forward_time
+def forward_only_bubble_time(pp, stage_forward_time, shorter_stages_time):
+    """Bubble of the forward-only schedule (prefill): time of the other stages."""
+    return xp.maximum((pp - 1.0) * stage_forward_time - shorter_stages_time, 0.0)
 
 
 @formula(
     returns="balanced_bubble_time",
     source="narayanan2021",
     where="section 2.2.2",
-    assumes=(EVEN, WHOLE_GROUPS),
+    assumes=(EVEN, SHORTER, WHOLE_GROUPS),
     when=INTERLEAVED,
 )
-def interleaved_bubble_time(pp, stage_forward_time, stage_backward_time, virtual_pipeline_size):
-    """Bubble of interleaved 1F1B."""
-    return (pp - 1.0) * (stage_forward_time + stage_backward_time) / virtual_pipeline_size
+def interleaved_bubble_time(
+    pp, stage_forward_time, stage_backward_time, shorter_stages_time, virtual_pipeline_size
+):
+    """Bubble of interleaved 1F1B: time of a chunk of the other stages."""
+    whole = (pp - 1.0) * (stage_forward_time + stage_backward_time)
+    return xp.maximum(whole - shorter_stages_time, 0.0) / virtual_pipeline_size
 
 
 @formula(
@@ -332,52 +337,6 @@ def dual_pipe_bubble_time(
     ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
     single = stage_forward_time + stage_backward_time - stage_overlapped_time
     return xp.maximum((pp / 2.0 - 1.0) * ends, xp.maximum(single, 0.0))
-
-
-# Where a model says the order of its layers, stages between the ends that are shorter than the
-# slowest fill and drain the pipeline sooner; other schedules have no form for them.
-
-SHORTER = "shorter middle stages shorten pipeline fill and drain"
-
-
-@formula(
-    returns="balanced_bubble_time",
-    source="narayanan2021",
-    where="section 2.2.1 (GPipe: Huang et al. 2019, section 2.3)",
-    assumes=(SHORTER,),
-    when={**BOTH, **ORDERED},
-)
-def ordered_bubble_time(pp, stage_forward_time, stage_backward_time, shorter_stages_time):
-    """Bubble of GPipe and of 1F1B: time of the other stages."""
-    whole = (pp - 1.0) * (stage_forward_time + stage_backward_time)
-    return xp.maximum(whole - shorter_stages_time, 0.0)
-
-
-@formula(
-    returns="balanced_bubble_time",
-    source="huang2019",
-    where="section 2.3",
-    assumes=(SHORTER,),
-    when={**FORWARD, **ORDERED},
-)
-def ordered_forward_bubble_time(pp, stage_forward_time, shorter_stages_time):
-    """Bubble of the forward-only schedule (prefill): time of the other stages."""
-    return xp.maximum((pp - 1.0) * stage_forward_time - shorter_stages_time, 0.0)
-
-
-@formula(
-    returns="balanced_bubble_time",
-    source="narayanan2021",
-    where="section 2.2.2",
-    assumes=(SHORTER, WHOLE_GROUPS, "all chunks of a stage take equally long"),
-    when={**INTERLEAVED, **ORDERED},
-)
-def ordered_interleaved_bubble_time(
-    pp, stage_forward_time, stage_backward_time, shorter_stages_time, virtual_pipeline_size
-):
-    """Bubble of interleaved 1F1B: time of a chunk of the other stages."""
-    whole = (pp - 1.0) * (stage_forward_time + stage_backward_time)
-    return xp.maximum(whole - shorter_stages_time, 0.0) / virtual_pipeline_size
 
 
 def _own_chunks(
