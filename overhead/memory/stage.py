@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -536,14 +536,13 @@ def fullest_candidate(first_stage_memory, peak_memory, second_stage_memory, expe
 
 
 def _choose(candidate, *values):
-    """Return the value of the stage that is the fullest."""
-    one, two, three, last = values
+    one, two, three, last = values  # Of which that of the fullest stage is chosen
     if all(_alike(value, one) for value in values):
         return one
     lowest = xp.min(candidate)
     if lowest == xp.max(candidate):
         chosen = values[int(lowest)]
-        return xp.broadcast_to(chosen, xp.broadcast_shapes(candidate.shape, *_shapes(values)))
+        return xp.broadcast_to(chosen, xp.broadcast_shapes(candidate.shape, *map(xp.shape, values)))
     later = xp.where(candidate == 3.0, last, two)
     if three is not two:
         later = xp.where(candidate == 2.0, three, later)
@@ -558,17 +557,6 @@ def _alike(value: Array, other: Array) -> bool:
     return single and bool(xp.all(value == other))
 
 
-def _shapes(values: tuple[Array, ...]) -> tuple[tuple[int, ...], ...]:
-    return tuple(xp.shape(value) for value in values)
-
-
-def _chooser() -> Callable[..., Any]:
-    def kernel(*values: Array) -> Array:
-        return _choose(*values)
-
-    return kernel
-
-
 def _declare(returns: str, names: tuple[str, ...]) -> None:
     """Declare a quantity as that of the fullest stage."""
     one, two, three, last = names
@@ -580,7 +568,7 @@ def _declare(returns: str, names: tuple[str, ...]) -> None:
         source=DERIVED,
         inputs=(which, *names),
         name=returns,
-    )(_chooser())
+    )(_choose)
 
 
 _declare("peak_memory_stage", CANDIDATES)
