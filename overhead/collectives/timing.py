@@ -5,7 +5,7 @@ from __future__ import annotations
 from overhead.arrays import xp
 from overhead.collectives.algorithm import algorithm
 from overhead.collectives.cost import flat, several
-from overhead.formula import alias, constant, derived, formula, product, total
+from overhead.formula import alias, constant, declare, derived, formula, product, total
 
 FLAT = {"shape": "flat"}
 SEQUENTIAL = {"phases": "sequential"}
@@ -19,28 +19,24 @@ MODEL = ("one latency per hop, and the bytes of the slowest link / its bandwidth
 IN_NODE = "a flat network is intra-node while its ranks fit into one node"
 
 
-@derived(returns="latency", assumes=(IN_NODE,), when={"link": "auto"})
-def flat_latency(ranks, gpus_per_node, intra_latency, inter_latency):
-    """Link latency of a flat network."""
-    return xp.where(ranks <= gpus_per_node, intra_latency, inter_latency)
+ENERGY = "Energy per bit on a link of a flat network"
 
 
-@derived(returns="bandwidth", assumes=(IN_NODE,), when={"link": "auto"})
-def flat_bandwidth(ranks, gpus_per_node, intra_bandwidth, inter_bandwidth):
-    """Link bandwidth of a flat network."""
-    return xp.where(ranks <= gpus_per_node, intra_bandwidth, inter_bandwidth)
+def _of_link(ranks, gpus_per_node, intra, inter):
+    return xp.where(ranks <= gpus_per_node, intra, inter)
 
 
-@derived(returns="energy_per_bit", assumes=(IN_NODE,), when={"link": "auto"})
-def flat_energy_per_bit(ranks, gpus_per_node, intra_energy_per_bit, inter_energy_per_bit):
-    """Energy per bit on a link of a flat network."""
-    return xp.where(ranks <= gpus_per_node, intra_energy_per_bit, inter_energy_per_bit)
-
-
-@derived(returns="has_inc", when={"link": "auto"})
-def flat_inc(ranks, gpus_per_node, intra_inc, inter_inc):
-    """In-switch reduction available (0 or 1)."""
-    return xp.where(ranks <= gpus_per_node, intra_inc, inter_inc)
+for _of, _inner, _outer, _title in (
+    ("latency", "intra_latency", "inter_latency", "Link latency of a flat network"),
+    ("bandwidth", "intra_bandwidth", "inter_bandwidth", "Link bandwidth of a flat network"),
+    ("energy_per_bit", "intra_energy_per_bit", "inter_energy_per_bit", ENERGY),
+    ("has_inc", "intra_inc", "inter_inc", "In-switch reduction available (0 or 1)"),
+):
+    _taken = ("ranks", "gpus_per_node", _inner, _outer)
+    _name = f"flat_{_of}"
+    declare(_of, _taken, _of_link, _title, name=_name, assumes=(IN_NODE,), when={"link": "auto"})
+    alias(_of, _inner, when={"link": "intra"})
+    alias(_of, _outer, when={"link": "inter"})
 
 
 @derived(returns="has_nvls", when={"link": "auto"})
@@ -59,10 +55,6 @@ def flat_in_network_latency(latency, ranks, gpus_per_node, in_network_latency_fa
     return latency * xp.where(ranks <= gpus_per_node, in_network_latency_factor, 1.0)
 
 
-alias("latency", "intra_latency", when={"link": "intra"})
-alias("bandwidth", "intra_bandwidth", when={"link": "intra"})
-alias("energy_per_bit", "intra_energy_per_bit", when={"link": "intra"})
-alias("has_inc", "intra_inc", when={"link": "intra"})
 alias("has_nvls", "intra_nvls", when={"link": "intra"})
 product(
     "in_network_latency",
@@ -70,11 +62,6 @@ product(
     when={"link": "intra"},
     name="intra_only_in_network_latency",
 )
-
-alias("latency", "inter_latency", when={"link": "inter"})
-alias("bandwidth", "inter_bandwidth", when={"link": "inter"})
-alias("energy_per_bit", "inter_energy_per_bit", when={"link": "inter"})
-alias("has_inc", "inter_inc", when={"link": "inter"})
 constant("has_nvls", 0.0, when={"link": "inter"})
 alias("in_network_latency", "latency", when={"link": "inter"})
 
