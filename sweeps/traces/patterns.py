@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import fault, nearest, needs, tell_all
+from sweeps.errors import needs
+from sweeps.spec.fields import FigureReader
 from sweeps.spec.files import read_toml, shipped
 from sweeps.traces.reader import Trace
 
@@ -108,56 +109,45 @@ def load_patterns(path: str | os.PathLike[str] | None = None) -> Patterns:
 
 def _read(path: Path) -> tuple[Patterns, bool]:
     """Read one file; return its patterns, and whether they stand alone."""
-    content = read_toml(path)
-    faults = [
-        fault(f"{path}: {key}", _short(content[key]), "unknown key", nearest(key, _FILE_KEYS))
-        for key in content
-        if key not in _FILE_KEYS
-    ]
-    alone, activity = content.get("alone", False), content.get("activity", [])
+    file = FigureReader(path, read_toml(path))
+    file.unknown("", file.content, _FILE_KEYS)
+    alone, activity = file.content.get("alone", False), file.content.get("activity", [])
     if not isinstance(alone, bool):
-        faults.append(fault(f"{path}: alone", alone, "is neither true nor false", "true or false"))
+        file.fault("alone", alone, "is neither true nor false", "true or false")
     if not _is_texts(activity) or (alone is True and not activity):
-        faults.append(
-            fault(f"{path}: activity", _short(activity), "are not categories", "such as ['kernel']")
-        )
-    listed = content.get("rules", [])
+        file.fault("activity", activity, "are not categories", "such as ['kernel']")
+    listed = file.content.get("rules", [])
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        faults.append(fault(f"{path}: rules", _short(listed), "are not tables", "[[rules]]"))
+        file.fault("rules", listed, "are not tables", "[[rules]]")
         listed = []
     for index, table in enumerate(listed, start=1):
-        faults += _faults(table, f"{path}: rule {index}")
-    tell_all(faults)
+        _check(file, f"rule {index}", table)
+    file.tell()
     rules = tuple(_rule(table) for table in listed)
     text = path.read_text(encoding="utf-8")
     return Patterns(frozenset(each.lower() for each in activity), rules, text), alone
 
 
-def _faults(table: Mapping[str, Any], where: str) -> Iterator[str]:
-    """Yield what is wrong with a rule."""
-    for key in table:
-        if key not in _KEYS:
-            yield fault(f"{where}: {key}", _short(table[key]), "unknown key", nearest(key, _KEYS))
-    known = (*CLASSES, _EXCLUDED_WORD)
-    name = table.get("class", "(not given)")
-    if name not in known:
-        yield fault(f"{where}: class", _short(name), "unknown", nearest(str(name), known))
-    kind = table.get("kind", KINDS[0])
-    if kind not in KINDS:
-        yield fault(f"{where}: kind", _short(kind), "unknown", nearest(str(kind), KINDS))
+def _check(file: FigureReader, where: str, table: Mapping[str, Any]) -> None:
+    """Note what is wrong with a rule."""
+    file.unknown(where, table, _KEYS)
+    file.choice(where, table, "class", (*CLASSES, _EXCLUDED_WORD))
+    if "kind" in table:
+        file.choice(where, table, "kind", KINDS)
     for key in ("names", "categories", "except"):
         if key in table and not (_is_texts(table[key]) and table[key]):
-            yield fault(f"{where}: {key}", _short(table[key]), "is not a list of texts", "['nccl']")
+            file.fault(f"{where}.{key}", table[key], "is not a list of texts", "['nccl']")
     if not {"names", "categories"} & table.keys():
-        yield needs(where, "what it is about", "names, or categories")
+        file.faults.append(
+            needs(f"{file.path}: {where}", "what it is about", "names, or categories")
+        )
     for key in ("names", "except"):
         for text in table.get(key, ()) if _is_texts(table.get(key, ())) else ():
             try:
                 re.compile(text)
             except re.error as error:
-                yield fault(
-                    f"{where}: {key}", text, f"is not a regular expression ({error})", "one"
-                )
+                wrong = f"is not a regular expression ({error})"
+                file.fault(f"{where}.{key}", text, wrong, "one")
 
 
 def _rule(table: Mapping[str, Any]) -> Rule:
@@ -177,8 +167,3 @@ def _compiled(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
 def _is_texts(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -343,6 +343,11 @@ class _Columns:
 
     __slots__ = ()
 
+    start: Floats
+
+    def __len__(self) -> int:
+        return len(self.start)
+
     def only(self, chosen: NDArray[Any]) -> Any:
         """Return the chosen entries: by a mask, or by their places."""
         columns = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}  # type: ignore[arg-type]
@@ -364,9 +369,6 @@ class Rows(_Columns):
     stream: Ints
     correlation: Ints
 
-    def __len__(self) -> int:
-        return len(self.start)
-
     def bounds(self) -> tuple[Ints, Ints]:
         """Return where rows start and end, in nanoseconds."""
         starts = nanoseconds(self.start)
@@ -380,9 +382,6 @@ class Launches(_Columns):
     start: Floats  # In microseconds
     correlation: Ints  # That of the row on the GPU
     thread: NDArray[np.int32]  # Of the host
-
-    def __len__(self) -> int:
-        return len(self.start)
 
     def of(self, correlation: Ints) -> NDArray[np.intp]:
         """Return for each correlation the place of its launch; -1 where there is none."""
@@ -404,9 +403,6 @@ class Spans(_Columns):
     name: NDArray[np.int32]  # Places in the trace's tables
     category: NDArray[np.int32]
     thread: NDArray[np.int32]  # Of the host
-
-    def __len__(self) -> int:
-        return len(self.start)
 
 
 @dataclass(frozen=True, slots=True)

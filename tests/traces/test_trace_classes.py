@@ -59,10 +59,10 @@ def test_faults_of_patterns_are_told_together(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_patterns(own)
     found = "\n".join(caught.value.faults)
-    assert "aktivity = '['kernel']': unknown key; did you mean 'activity'?" in found
-    assert "rule 1: class = 'comunication': unknown; did you mean 'communication'?" in found
-    assert "rule 1: names = '(': is not a regular expression" in found
-    assert "rule 2: name = '['x']': unknown key; did you mean 'names'?" in found
+    assert "aktivity: no such key; did you mean 'activity'?" in found
+    assert "rule 1.class = 'comunication': is unknown; did you mean 'communication'?" in found
+    assert "rule 1.names = '(': is not a regular expression" in found
+    assert "rule 2.name: no such key; did you mean 'names'?" in found
     assert "rule 2 needs what it is about; give names, or categories" in found
-    assert "rule 3: names = 'x': is not a list of texts" in found
+    assert "rule 3.names = 'x': is not a list of texts" in found
     assert len(caught.value.faults) == 6
