@@ -87,9 +87,7 @@ def test_a_config_without_a_key(refused: Refused, tmp_path: Path) -> None:
 # What isn't there.
 
 
-@pytest.mark.parametrize(
-    ("line", "parts"), examples(__file__, "values_that_are_not_there", BARE=BARE)
-)
+@pytest.mark.parametrize(("line", "parts"), examples(__file__, "values_not_there", BARE=BARE))
 def test_values_that_are_not_there(refused: Refused, line: str, parts: tuple[str, ...]) -> None:
     one(refused(line), *parts)
 

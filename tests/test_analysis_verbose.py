@@ -49,9 +49,7 @@ def _stated(shown: str) -> float | None:
 
 
 @pytest.mark.thorough_cases("line2", "line3", "mixtral")
-@pytest.mark.parametrize(
-    "line", examples(__file__, "verbose_puts_the_numbers_in", LLAMA=LLAMA, SIZES=SIZES)
-)
+@pytest.mark.parametrize("line", examples(__file__, "verbose", LLAMA=LLAMA, SIZES=SIZES))
 def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
     out = cli(f"analysis {line} --verbose").out
     evaluation = evaluation_of(job_of(line))

@@ -55,16 +55,12 @@ def test_what_is_needed_is_said(refused: Refused) -> None:
 # Names.
 
 
-@pytest.mark.parametrize(
-    ("line", "parts"), examples(__file__, "unknown_names_get_the_nearest", BASE=BASE)
-)
+@pytest.mark.parametrize(("line", "parts"), examples(__file__, "unknown_names", BASE=BASE))
 def test_unknown_names_get_the_nearest(refused: Refused, line: str, parts: tuple[str, ...]) -> None:
     one(refused(line), *parts)
 
 
-@pytest.mark.parametrize(
-    ("line", "words"), examples(__file__, "options_that_there_are_not", BASE=BASE)
-)
+@pytest.mark.parametrize(("line", "words"), examples(__file__, "unknown_options", BASE=BASE))
 def test_options_that_there_are_not(refused: Refused, line: str, words: str) -> None:
     lines = refused(line)
     assert len(lines) == 1

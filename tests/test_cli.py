@@ -134,10 +134,7 @@ def test_what_reductions_cost_is_a_part_of_its_own(cli: Runner) -> None:
     assert "    bandwidth part          17.5 ms\n    reduction part          875 µs\n" in answer.out
 
 
-@pytest.mark.parametrize(
-    ("more", "statement"),
-    examples(__file__, "verbose_says_how_the_time_differs_from_the_statement"),
-)
+@pytest.mark.parametrize(("more", "statement"), examples(__file__, "time_differs"))
 def test_verbose_says_how_the_time_differs_from_the_statement(
     cli: Runner, more: str, statement: str
 ) -> None:

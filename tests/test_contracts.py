@@ -173,9 +173,7 @@ def test_a_schema_refuses_what_readers_refuse(cli: Runner, what: str, wrong: Any
 
 
 @pytest.mark.thorough_cases("normal mfu", "validate")
-@pytest.mark.parametrize(
-    "line", examples(__file__, "records_fit_their_schema", LINE=LINE, PLAN=PLAN)
-)
+@pytest.mark.parametrize("line", examples(__file__, "records", LINE=LINE, PLAN=PLAN))
 def test_records_fit_their_schema(cli: Runner, line: str, tmp_path: Path) -> None:
     groups = [("all_reduce", 8, 1)]
     if line.startswith("calibrate"):

@@ -67,9 +67,7 @@ def test_most_options_state_a_default() -> None:
     assert len([name for command, name in STATED if command == "collective"]) > 7
 
 
-@pytest.mark.parametrize(
-    ("command", "name", "words"), examples(__file__, "help_says_what_a_default_depends_on")
-)
+@pytest.mark.parametrize(("command", "name", "words"), examples(__file__, "defaults"))
 def test_help_says_what_a_default_depends_on(command: str, name: str, words: str) -> None:
     assert words in flags.words_of(name, command)
 

@@ -158,7 +158,7 @@ def test_site_is_the_same_again(files: Mapping[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("expression", "shown"),
-    examples(__file__, "statements_as_equation"),
+    examples(__file__, "equations"),
 )
 def test_statements_as_equation(expression: str, shown: str) -> None:
     tree = ElementTree.fromstring(equation("time", expression))

@@ -24,9 +24,7 @@ def test_names_of_elsewhere_are_none_of_ours_and_mean_one_of_ours() -> None:
         assert {*meant} <= ours, name
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "ours"), examples(__file__, "unknown_keywords_name_ours")
-)
+@pytest.mark.parametrize(("name", "value", "ours"), examples(__file__, "unknown_keywords"))
 def test_unknown_keywords_name_ours(name: str, value: float, ours: str) -> None:
     with pytest.raises(InputError, match=f"^{name} = .*: no such quantity; here it is .*'{ours}'$"):
         sweeps.sweep("time", message_bytes=1e6, **{name: value})

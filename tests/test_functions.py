@@ -105,7 +105,7 @@ def test_what_to_buy_and_how_to_tune(cli: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options", "line"),
-    examples(__file__, "a_refusal_is_the_command_line_s"),
+    examples(__file__, "refusals"),
 )
 def test_a_refusal_is_the_command_line_s(
     cli: Runner, name: str, options: Mapping[str, Any], line: str

@@ -19,9 +19,7 @@ PLAN = f"plan {MODEL} --pp 1 --cp 1"
 ANALYSIS = f"analysis {MODEL} --tp 8"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "meant"), examples(__file__, "tokens_are_counted_as_people_do")
-)
+@pytest.mark.parametrize(("name", "text", "meant"), examples(__file__, "tokens"))
 def test_tokens_are_counted_as_people_do(name: str, text: object, meant: object) -> None:
     assert spelled_out(name, text) == meant
 
@@ -104,9 +102,7 @@ def test_a_batch_of_parts_of_sequences_is_refused(cli: Runner) -> None:
     assert "488.281 sequences" in ran.err
 
 
-@pytest.mark.parametrize(
-    "line", examples(__file__, "one_batch_alone", ANALYSIS=ANALYSIS, MODEL=MODEL)
-)
+@pytest.mark.parametrize("line", examples(__file__, "one_batch", ANALYSIS=ANALYSIS, MODEL=MODEL))
 def test_one_batch_alone(cli: Runner, line: str) -> None:
     ran = cli(line, fine=False)
     assert ran.code == 2

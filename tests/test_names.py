@@ -62,9 +62,7 @@ def test_the_nodes_of_several_machines(cli: Runner, refused: Refused) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "parts"), examples(__file__, "names_that_contradict_each_other_are_refused", STEP=STEP)
-)
+@pytest.mark.parametrize(("line", "parts"), examples(__file__, "contradictions", STEP=STEP))
 def test_names_that_contradict_each_other_are_refused(
     refused: Refused, line: str, parts: tuple[str, ...]
 ) -> None:
@@ -95,9 +93,7 @@ def test_a_batch_size_says_what_it_is_read_as(cli: Runner, line: str, words: str
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("label", "degree"), examples(__file__, "a_label_that_changes_nothing_is_refused")
-)
+@pytest.mark.parametrize(("label", "degree"), examples(__file__, "idle_labels"))
 def test_a_label_that_changes_nothing_is_refused(
     refused: Refused, cli: Runner, label: str, degree: str
 ) -> None:

@@ -186,9 +186,7 @@ def test_digits_of_a_column_of_percentages_are_as_many() -> None:
     assert [change_by(one, 1) for one in (0.004, -0.028)] == ["+0.4 %", "-2.8 %"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), examples(__file__, "memory_is_in_powers_of_ten_and_messages_in_powers_of_two")
-)
+@pytest.mark.parametrize(("name", "text"), examples(__file__, "powers"))
 def test_memory_is_in_powers_of_ten_and_messages_in_powers_of_two(name: str, text: str) -> None:
     assert shown(name, 2.0**30) == text
 

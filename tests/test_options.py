@@ -247,9 +247,7 @@ def test_studies_refuse_what_is_of_sweeps_alone(cli: Runner, study: str, option:
 
 
 @pytest.mark.usefixtures("inputs")
-@pytest.mark.parametrize(
-    ("line", "result"), examples(__file__, "what_would_do_nothing_is_refused", LOG=LOG, SWEEP=SWEEP)
-)
+@pytest.mark.parametrize(("line", "result"), examples(__file__, "idle", LOG=LOG, SWEEP=SWEEP))
 def test_what_would_do_nothing_is_refused(cli: Runner, line: str, result: str) -> None:
     ran = cli(line, fine=False)
     assert (ran.code, result in ran.err) == (2, True), ran.err
@@ -386,9 +384,7 @@ def test_records_are_of_one_kind(cli: Runner, options: str) -> None:
 # Numbers that nothing takes.
 
 
-@pytest.mark.parametrize(
-    ("line", "flag"), examples(__file__, "a_number_that_nothing_takes_is_refused", DENSE=DENSE)
-)
+@pytest.mark.parametrize(("line", "flag"), examples(__file__, "idle_numbers", DENSE=DENSE))
 def test_a_number_that_nothing_takes_is_refused(cli: Runner, line: str, flag: str) -> None:
     ran = cli(line, fine=False)
     assert ran.code == 2
@@ -396,9 +392,7 @@ def test_a_number_that_nothing_takes_is_refused(cli: Runner, line: str, flag: st
     assert "changes nothing" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("line", "flag"), examples(__file__, "plans_refuse_what_they_would_ignore", SMALL=SMALL)
-)
+@pytest.mark.parametrize(("line", "flag"), examples(__file__, "ignored_by_plans", SMALL=SMALL))
 def test_plans_refuse_what_they_would_ignore(cli: Runner, line: str, flag: str) -> None:
     ran = cli(line, fine=False)
     assert ran.code == 2

@@ -188,9 +188,7 @@ def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: P
     assert re.search(r"\d µs\b", output)
 
 
-@pytest.mark.parametrize(
-    ("line", "output"), examples(__file__, "what_a_newcomer_leaves_out_is_said_with_an_example")
-)
+@pytest.mark.parametrize(("line", "output"), examples(__file__, "left_out"))
 def test_what_a_newcomer_leaves_out_is_said_with_an_example(
     cli: Runner, line: str, output: str
 ) -> None:

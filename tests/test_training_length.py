@@ -109,9 +109,7 @@ def test_python_s_plans_take_it() -> None:
     assert usual.found.request.first.constants["sequence_length"] == USUAL_LENGTH
 
 
-@pytest.mark.parametrize(
-    ("table", "line"), examples(__file__, "a_model_file_s_training_is_checked")
-)
+@pytest.mark.parametrize(("table", "line"), examples(__file__, "trained"))
 def test_a_model_file_s_training_is_checked(tmp_path: Path, table: str, line: str) -> None:
     text = Path(load_model("llama3-8b").path or "").read_text(encoding="utf-8")
     own = tmp_path / "own.toml"

@@ -257,9 +257,7 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("body", "words"), examples(__file__, "a_formula_that_fails_when_it_runs_is_one_line")
-)
+@pytest.mark.parametrize(("body", "words"), examples(__file__, "failures"))
 def test_a_formula_that_fails_when_it_runs_is_one_line(folder: Path, body: str, words: str) -> None:
     given = OWN.replace('returns="slowest_time",', 'returns="slowest_time", expression="time",')
     broken = given.replace("    return time + 2.0 * spread\n", body)
@@ -307,9 +305,7 @@ def test_a_formula_may_give_one_number_for_all_cells(folder: Path) -> None:
         assert (file["slowest_time"][:] == 7.0).all()
 
 
-@pytest.mark.parametrize(
-    ("line", "words"), examples(__file__, "a_built_in_kernel_that_no_expression_has_is_one_line")
-)
+@pytest.mark.parametrize(("line", "words"), examples(__file__, "kernels"))
 def test_a_built_in_kernel_that_no_expression_has_is_one_line(line: str, words: str) -> None:
     code = f"""
 import numpy as np

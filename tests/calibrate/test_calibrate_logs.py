@@ -304,9 +304,7 @@ def test_a_rack_is_one_node() -> None:
     assert "4 hosts taken for one node" in case.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("line", "forced"), examples(__file__, "settings_in_a_log_leave_algorithms")
-)
+@pytest.mark.parametrize(("line", "forced"), examples(__file__, "settings"))
 def test_settings_in_a_log_leave_algorithms(line: str, forced: str) -> None:
     assert placed(f"{line}\n{TEXT}").forced == forced
 
@@ -316,7 +314,7 @@ GATHER = log_text(timed([("all_gather", 8, 1)], {}), ("all_gather", 8, 1))
 
 @pytest.mark.parametrize(
     ("setting", "unknown", "short", "note"),
-    examples(__file__, "what_nothing_is_known_of"),
+    examples(__file__, "unknown"),
 )
 def test_what_nothing_is_known_of(setting: str, unknown: str, short: str, note: str) -> None:
     case = placed(f"{setting}\n{GATHER}")

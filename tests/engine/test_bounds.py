@@ -427,9 +427,7 @@ def test_cells_count_where_a_condition_holds_in_every_reduction() -> None:
     assert found["min"].attrs["long_name"].endswith(where)
 
 
-@pytest.mark.parametrize(
-    ("where", "why"), examples(__file__, "conditions_on_what_isn_t_there_are_refused")
-)
+@pytest.mark.parametrize(("where", "why"), examples(__file__, "refused_conditions"))
 def test_conditions_on_what_isn_t_there_are_refused(where: str, why: str) -> None:
     with pytest.raises(InputError, match=why):
         prepare(

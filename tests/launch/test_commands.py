@@ -109,9 +109,7 @@ def test_torchtitan_s_gpus_have_to_be_those_of_its_degrees(tmp_path: Path) -> No
 FACTORY = examples(__file__, "factory")
 
 
-@pytest.mark.parametrize(
-    ("line", "world"), examples(__file__, "arguments_in_a_file_that_a_command_names")
-)
+@pytest.mark.parametrize(("line", "world"), examples(__file__, "arguments_in_a_file"))
 def test_arguments_in_a_file_that_a_command_names(line: str, world: int, tmp_path: Path) -> None:
     (tmp_path / "sft.yaml").write_text(FACTORY)
     script = tmp_path / "run.sh"

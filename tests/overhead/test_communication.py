@@ -96,9 +96,7 @@ def test_tensor_parallelism_of_mixers_without_an_mlp() -> None:
     assert counts(step)["tp_weight_gather"] == (0, 156)
 
 
-@pytest.mark.parametrize(
-    ("recompute", "gathers", "reductions"), examples(__file__, "what_recomputation_repeats")
-)
+@pytest.mark.parametrize(("recompute", "gathers", "reductions"), examples(__file__, "repeated"))
 def test_what_recomputation_repeats(recompute: str, gathers: int, reductions: int) -> None:
     plan = {**GPT, "tp": 4, "sequence_parallel": 1, "cp": 2}
     step = held(plan, recompute=recompute)
@@ -319,10 +317,7 @@ def test_what_is_dispatched_may_be_narrower_and_uneven() -> None:
 
 
 @pytest.mark.thorough_cases("8-256-8", "256-64", "384-128", "256-256")
-@pytest.mark.parametrize(
-    ("tokens", "per_token", "experts", "ep"),
-    examples(__file__, "the_busiest_rank_s_experts_by_chance"),
-)
+@pytest.mark.parametrize(("tokens", "per_token", "experts", "ep"), examples(__file__, "busiest"))
 def test_the_busiest_rank_s_experts_by_chance(
     tokens: int, per_token: int, experts: int, ep: int
 ) -> None:

@@ -174,9 +174,7 @@ def test_counts(number: int, recompute: str, schedule: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("dense_layers", [0, 1, 2, 3])
-@pytest.mark.parametrize(
-    ("layers", "pp", "embedding", "loss"), examples(__file__, "the_busiest_stage")
-)
+@pytest.mark.parametrize(("layers", "pp", "embedding", "loss"), examples(__file__, "busiest"))
 def test_the_busiest_stage(
     layers: int, pp: int, embedding: int, loss: int, dense_layers: int
 ) -> None:

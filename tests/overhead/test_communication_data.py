@@ -18,9 +18,7 @@ LAYER = (4 * 1024**2 + 2 * 1024 * 4096) / 8 + 2 * 1024
 TABLES = 2 * 51200 * 1024 / 8 + 1024
 
 
-@pytest.mark.parametrize(
-    ("change", "reduced", "gathered"), examples(__file__, "sharded_data_parallelism")
-)
+@pytest.mark.parametrize(("change", "reduced", "gathered"), examples(__file__, "sharded"))
 def test_sharded_data_parallelism(
     change: dict[str, float], reduced: int, gathered: tuple[int, int]
 ) -> None:

@@ -63,9 +63,7 @@ def test_rings(tp: int, cp: int) -> None:
     assert float(step["cp_ring_time"]) == pytest.approx(latency + message / bandwidth)
 
 
-@pytest.mark.parametrize(
-    ("tp", "cp", "inner"), examples(__file__, "rings_of_groups_that_exchange_heads")
-)
+@pytest.mark.parametrize(("tp", "cp", "inner"), examples(__file__, "rings_of_groups"))
 def test_rings_of_groups_that_exchange_heads(tp: int, cp: int, inner: int) -> None:
     """The links of all groups and rings of a plan, one by one."""
     plan = {**GPT, "heads": 32, "kv_heads": 32, "head_size": 32, "tp": tp, "cp": cp}

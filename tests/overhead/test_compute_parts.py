@@ -433,9 +433,7 @@ def test_every_second_product_is_computed_again() -> None:
     assert share == pytest.approx(weights / (4096 * (2 * 4096 + 2 * 1024 + 3 * 14336)))
 
 
-@pytest.mark.parametrize(
-    ("recompute", "tp", "operations"), examples(__file__, "the_host_launches_operations")
-)
+@pytest.mark.parametrize(("recompute", "tp", "operations"), examples(__file__, "launches"))
 def test_the_host_launches_operations(recompute: str, tp: int, operations: int) -> None:
     values = evaluation({**GPT, "tp": tp, "host_launch_time": 1e-5}, recompute=recompute)
     times = [float(values[f"dense_layer_{way}_host_time"]) for way in WAYS]

@@ -97,9 +97,7 @@ def test_figure_1_of_korthikanti(
 
 
 # Figure 7, in percent of tensor parallelism alone; read off a plot.
-@pytest.mark.parametrize(
-    ("model", "sp", "recompute", "percent"), examples(__file__, "figure_7_of_korthikanti")
-)
+@pytest.mark.parametrize(("model", "sp", "recompute", "percent"), examples(__file__, "figure_7"))
 def test_figure_7_of_korthikanti(model: str, sp: int, recompute: str, percent: float) -> None:
     plan = {**K22[model], "tp": 8}
     ours = held({**plan, "sequence_parallel": sp}, **UNFUSED, recompute=recompute)
@@ -119,9 +117,7 @@ def test_zero_s_table_of_7_5_billion_parameters() -> None:
     np.testing.assert_allclose(states, exact, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("dp", "stage", "gigabytes"), examples(__file__, "zero_s_table_1_of_a_trillion_parameters")
-)
+@pytest.mark.parametrize(("dp", "stage", "gigabytes"), examples(__file__, "zero_s_table_1"))
 def test_zero_s_table_1_of_a_trillion_parameters(dp: int, stage: int, gigabytes: float) -> None:
     plan = {"parameters": 1e12, "dp": dp, "zero_stage": stage, **MIXED}
     assert float(held(plan, shapes="unknown")["model_state_memory"]) / 1e9 == gigabytes

@@ -135,9 +135,7 @@ def test_two_unlike_halves() -> None:
 
 
 @pytest.mark.parametrize("model", [NANO, SUPER, NEXT, "qwen3.5-397b-a17b"])
-@pytest.mark.parametrize(
-    ("schedule", "pp", "chunks"), examples(__file__, "the_pipeline_of_own_layers_is_as_simulated")
-)
+@pytest.mark.parametrize(("schedule", "pp", "chunks"), examples(__file__, "own_layers"))
 def test_the_pipeline_of_own_layers_is_as_simulated(
     model: str, schedule: str, pp: int, chunks: int
 ) -> None:

@@ -25,10 +25,7 @@ ROUTED: dict[str, Any] = {**ASKED, "model": "qwen3-30b-a3b", "gpus": 16}
 
 
 @pytest.mark.thorough_cases(every=3)
-@pytest.mark.parametrize(
-    ("line", "flag", "why"),
-    examples(__file__, "what_no_plan_can_use_is_refused", BUY=BUY, DENSE=DENSE),
-)
+@pytest.mark.parametrize(("line", "flag", "why"), examples(__file__, "idle", BUY=BUY, DENSE=DENSE))
 def test_what_no_plan_can_use_is_refused(
     capsys: pytest.CaptureFixture[str], line: str, flag: str, why: str
 ) -> None:

@@ -258,9 +258,7 @@ def test_a_name_with_dots_keeps_them(networks: Make, tmp_path: Path) -> None:
     assert [path.name for path in paths] == ["h100-1.5x.png", "h100-1.5x.svg"]
 
 
-@pytest.mark.parametrize(
-    ("declaration", "fault"), examples(__file__, "what_cannot_be_read_is_refused")
-)
+@pytest.mark.parametrize(("declaration", "fault"), examples(__file__, "refused"))
 def test_what_cannot_be_read_is_refused(
     networks: Make, tmp_path: Path, declaration: dict[str, Any], fault: str
 ) -> None:

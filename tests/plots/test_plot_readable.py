@@ -74,9 +74,7 @@ def test_what_is_written_can_be_read(value: float, units: str) -> None:
     assert parse(scale_of(units).text(value, 12)) == pytest.approx(value, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("latex", "text"), examples(__file__, "symbols_become_plain_text_or_nothing")
-)
+@pytest.mark.parametrize(("latex", "text"), examples(__file__, "symbols"))
 def test_symbols_become_plain_text_or_nothing(latex: str, text: str) -> None:
     assert symbol(latex) == text
 

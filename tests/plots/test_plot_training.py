@@ -379,9 +379,7 @@ def test_columns_that_are_not_known_yet_are_checked_later() -> None:
         check_figures([declared], dims, subject.variables, {})
 
 
-@pytest.mark.parametrize(
-    ("make", "kinds"), examples(__file__, "default_figures_are_what_the_file_has")
-)
+@pytest.mark.parametrize(("make", "kinds"), examples(__file__, "default_figures"))
 def test_default_figures_are_what_the_file_has(make: dict[str, Any], kinds: list[str]) -> None:
     made = make_training(**make)
     declared = default_figures(made)

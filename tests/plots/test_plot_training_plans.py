@@ -258,9 +258,7 @@ def test_a_dimension_of_gpus_needs_no_table() -> None:
     assert by_column(view, "world_size", "tokens_per_second", more=True) == (view, "")
 
 
-@pytest.mark.parametrize(
-    ("declaration", "fault"), examples(__file__, "faults_of_scaling_read_well")
-)
+@pytest.mark.parametrize(("declaration", "fault"), examples(__file__, "faults_of_scaling"))
 def test_faults_of_scaling_read_well(
     worlds: xr.Dataset, declaration: dict[str, Any], fault: str
 ) -> None:

@@ -29,7 +29,7 @@ def seconds(cli: Runner, arguments: str) -> float:
 
 @pytest.mark.parametrize(
     ("arguments", "network", "low", "high"),
-    examples(__file__, "a_machine_knows_its_fabric"),
+    examples(__file__, "fabrics"),
 )
 def test_a_machine_knows_its_fabric(
     cli: Runner, arguments: str, network: str, low: float, high: float

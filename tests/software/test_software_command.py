@@ -124,10 +124,7 @@ def test_bad_input_is_a_line(cli: Runner, arguments: str, words: str) -> None:
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "network", "algorithm"),
-    examples(__file__, "a_profile_takes_the_machines_own_network"),
-)
+@pytest.mark.parametrize(("arguments", "network", "algorithm"), examples(__file__, "networks"))
 def test_a_profile_takes_the_machines_own_network(
     cli: Runner, arguments: str, network: str, algorithm: str
 ) -> None:

@@ -74,9 +74,7 @@ def test_a_third_level(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"), examples(__file__, "a_fault_is_told_with_its_place")
-)
+@pytest.mark.parametrize(("old", "new", "said"), examples(__file__, "faults"))
 def test_a_fault_is_told_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
     lines = faults(tmp_path, changed(old, new))
     assert any(said in line for line in lines), lines
@@ -112,7 +110,7 @@ def test_what_long_runs_sustain(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    examples(__file__, "faults_of_what_long_runs_sustain"),
+    examples(__file__, "sustained"),
 )
 def test_faults_of_what_long_runs_sustain(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert TRAINING.count(old) == 1

@@ -149,7 +149,7 @@ def test_options_are_no_part_of_the_file_s_name() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    examples(__file__, "a_fault_is_told_with_its_place"),
+    examples(__file__, "faults"),
 )
 def test_a_fault_is_told_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert old in GOOD

@@ -67,8 +67,7 @@ def test_a_range_over_whole_numbers_gives_the_nearest_ones_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "unit", "said"),
-    [*examples(__file__, "faults"), (None, "1", "is not a number")],
+    ("text", "unit", "said"), [*examples(__file__, "faults"), (None, "1", "is not a number")]
 )
 def test_faults(text: object, unit: str, said: str) -> None:
     lines = faults(text, unit)

@@ -13,9 +13,7 @@ from sweeps.spec.releases import bare_name, release_of
 from tests.tables import examples
 
 
-@pytest.mark.parametrize(
-    ("name", "own"), examples(__file__, "a_release_has_the_catalogue_s_shapes")
-)
+@pytest.mark.parametrize(("name", "own"), examples(__file__, "releases"))
 def test_a_release_has_the_catalogue_s_shapes(name: str, own: str) -> None:
     model = load_model(name)
     assert model == load_model(own)

@@ -347,10 +347,7 @@ def test_unknown_names_are_refused_together() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("machine", "precision", "unseen", "said"),
-    examples(__file__, "which_rates_were_compared_with_runs"),
-)
+@pytest.mark.parametrize(("machine", "precision", "unseen", "said"), examples(__file__, "rates"))
 def test_which_rates_were_compared_with_runs(
     machine: str, precision: str, unseen: float, said: str
 ) -> None:

@@ -141,9 +141,7 @@ def test_arithmetic_reads_units_as_the_table_does(symbol: str) -> None:
             assert read(f"3 * {symbol}", wanted) == read(f"3 {symbol}", wanted)
 
 
-@pytest.mark.parametrize(
-    ("text", "unit", "value"), examples(__file__, "arithmetic_is_exact_and_groups_from_the_left")
-)
+@pytest.mark.parametrize(("text", "unit", "value"), examples(__file__, "arithmetic"))
 def test_arithmetic_is_exact_and_groups_from_the_left(text: str, unit: str, value: float) -> None:
     assert read(text, unit) == value
 

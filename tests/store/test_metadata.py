@@ -54,9 +54,7 @@ def test_what_cf_asks_for_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert attrs(software={"overhead-sweeps": "1"})["source"] == "overhead-sweeps 1"
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"), examples(__file__, "a_command_line_without_places")
-)
+@pytest.mark.parametrize(("command", "expected"), examples(__file__, "command_lines"))
 def test_a_command_line_without_places(command: list[str], expected: str) -> None:
     assert portable(command) == expected
 

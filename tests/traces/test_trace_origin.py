@@ -89,9 +89,7 @@ def test_what_an_unknown_tool_wrote(tmp_path: Path) -> None:
     assert read_trace(path).tool.name == ""
 
 
-@pytest.mark.parametrize(
-    ("streams", "at_once", "words"), examples(__file__, "streams_beyond_what_can_help")
-)
+@pytest.mark.parametrize(("streams", "at_once", "words"), examples(__file__, "many_streams"))
 def test_streams_beyond_what_can_help(
     tmp_path: Path, streams: int, at_once: int, words: str
 ) -> None:

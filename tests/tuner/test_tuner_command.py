@@ -225,9 +225,7 @@ def test_validate_with_bad_input(cli: Runner, more: str) -> None:
     assert done.err.startswith("sweeps: ")
 
 
-@pytest.mark.parametrize(
-    ("line", "named"), examples(__file__, "options_that_would_do_nothing_are_refused", QWEN=QWEN)
-)
+@pytest.mark.parametrize(("line", "named"), examples(__file__, "idle_options", QWEN=QWEN))
 def test_options_that_would_do_nothing_are_refused(
     cli: Runner, line: str, named: list[str], tmp_path: Path
 ) -> None:

@@ -353,8 +353,7 @@ def tiled_time(cell: Evaluation, product: str, ratio: float) -> float:
 
 @pytest.mark.thorough_cases(every=3)
 @pytest.mark.parametrize(
-    ("model", "tp", "tokens", "hardware", "precision"),
-    examples(__file__, "a_step_saves_what_the_tuner_says"),
+    ("model", "tp", "tokens", "hardware", "precision"), examples(__file__, "saved")
 )
 def test_a_step_saves_what_the_tuner_says(
     model: str, tp: int, tokens: int, hardware: str, precision: str

@@ -28,9 +28,7 @@ def faults_of(path: Path, text: str | bytes, **more: dict[str, str]) -> tuple[st
     return caught.value.faults
 
 
-@pytest.mark.parametrize(
-    ("heading", "unit", "cell", "seconds"), examples(__file__, "units_of_time")
-)
+@pytest.mark.parametrize(("heading", "unit", "cell", "seconds"), examples(__file__, "times"))
 def test_units_of_time(path: Path, heading: str, unit: str, cell: str, seconds: float) -> None:
     path.write_text(f"{heading},message_bytes\n{cell},1024\n")
     found = read_table(path, units={"time": unit} if unit else {})
