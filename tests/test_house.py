@@ -118,9 +118,14 @@ def test_wings_import_earlier_wings(path: Path) -> None:
     assert used <= allowed
 
 
-def test_no_module_needs_itself_to_load() -> None:
+@pytest.fixture(scope="session")
+def needs() -> dict[str, set[str]]:
+    """Return what modules need to load; reads every source, which is no part of a test's time."""
     known = {dotted(path): path for path in SOURCES}
-    needs = {name: set(_needed(path, known)) - {name} for name, path in known.items()}
+    return {name: set(_needed(path, known)) - {name} for name, path in known.items()}
+
+
+def test_no_module_needs_itself_to_load(needs: dict[str, set[str]]) -> None:
     done: set[str] = set()
     while ready := {name for name, others in needs.items() if name not in done and others <= done}:
         done |= ready

@@ -47,7 +47,6 @@ OF_PLANS: Cases = examples(__file__, "of_plans", SMALL=SMALL)
 HOPS = "hops --json"
 OVERLAP = "overlap --compute 50ms --comm 40ms --json"
 BUCKETS = f"{OVERLAP} --kind ddp_buckets"
-RING = "overlap --kind ring_exchange --compute 40ms --comm 30ms --ranks 8 --json"
 PRODUCT = (
     "overlap --kind ring_exchange --rows 8192 --columns 3584 --depth 4096 --comm 1ms "
     "--ranks 8 --hardware dgx-h100"

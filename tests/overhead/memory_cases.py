@@ -50,7 +50,6 @@ K22 = {
 }
 UNFUSED = {"attention_kernel": "unfused"}
 MIXED = RECIPES["mixed_adam"].given()
-MEGATRON = RECIPES["megatron_bf16"].given()
 
 
 def held(values: Given, **labels: str) -> Derivation:

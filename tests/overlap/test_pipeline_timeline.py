@@ -40,8 +40,6 @@ KINDS = {
 }
 LINE = "overlap --kind pipeline --forward 1ms --backward 2ms --p2p 300us --pp 4 --micro-batches 8"
 
-SCHEDULES = LABELS["schedule"].values
-
 
 def check_rows(trace: Mapping[str, Any]) -> None:
     """Check that spans of a row don't overlap, have a duration, and start at nought or later."""
