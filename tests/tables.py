@@ -12,11 +12,13 @@ from typing import Any
 
 __all__ = ["examples", "keyed"]
 
+NOT_IN_TOML = {"{None}": None, "{...}": ...}
+
 
 def examples(test: str, name: str, **texts: str) -> Any:
     """Return what the TOML file beside a test has under a name: rows of cases, or values.
 
-    Where a text of the file has ``{NAME}``, it is the text that is given for it.
+    Where a text of the file has ``{NAME}``, it is the text given for it; ``{None}`` is None.
     """
     return _filled(_read(Path(test).with_suffix(".toml"))[name], texts)
 
@@ -42,6 +44,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _filled(value: Any, texts: Mapping[str, str]) -> Any:
     if isinstance(value, str):
+        if value in NOT_IN_TOML:
+            return NOT_IN_TOML[value]
         for name, text in texts.items():
             value = value.replace(f"{{{name}}}", text)
         return value

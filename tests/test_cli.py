@@ -23,18 +23,7 @@ from tests.tables import examples
 
 
 @pytest.mark.parametrize(
-    ("line", "steps", "volume"),
-    [
-        ("--topology ring --N 8 --M 140e9", "14", "245 GB"),
-        ("--topology tree --N 8 --M 140e9", None, "280 GB"),
-        ("--topology tree --N 8 --M 140e9 --tree-algo", None, "280 GB"),
-        ("--topology hierarchical --N 8 --gpus-per-node 4 --M 140e9", "8", "245 GB"),
-        ("--topology switch --N 8 --M 140e9", None, "157.5 GB"),  # by NVLS
-        ("--topology switch --N 8 --M 140e9 --software none", "14", "245 GB"),
-        ("--topology mesh --N 16 --mesh-nx 4 --mesh-ny 4 --M 140e9", None, None),
-        ("--topology torus --N 16 --mesh-nx 4 --mesh-ny 4 --M 140e9", "12", "262.5 GB"),
-        ("--topology torus --mesh-nx 4 --mesh-ny 4 --mesh-nz 4 --M 1GiB", "18", None),
-    ],
+    ("line", "steps", "volume"), examples(__file__, "the_commands_of_the_first_seed")
 )
 def test_the_commands_of_the_first_seed(
     cli: Runner, line: str, steps: str | None, volume: str | None

@@ -90,18 +90,7 @@ def test_a_latency_at_which_nothing_takes_time() -> None:
     compare(given, points, ("time", "algbw"))
 
 
-CASES: list[dict[str, Any]] = [
-    {"model": "llama3-70b", **H100},
-    {"model": "llama3-70b", **H100, "schedule": "zero_bubble_v", "recompute": "selective"},
-    {"model": "llama3-70b", **H100, "sharding": "hybrid", "hsdp_shard_size": 8, "zero_stage": 3},
-    {"model": "deepseek-v3", **H100, "precision": "fp8", "schedule": "dualpipe",
-     "memory_capacity": 2e12},
-    {"model": "mixtral-8x7b", **STEP, "hardware": "tpu-v5p", "memory_capacity": 2e12},
-    {"model": "nemotron-3-nano-30b-a3b", **STEP, "hardware": "gb200-nvl72"},
-    {"model": "gpt-oss-120b", **STEP, "hardware": "mi300x", "zero_stage": 1},
-    {"model": "qwen3-next-80b-a3b", **H100, "recompute": "full"},
-    {"model": "deepseek-v3.2", **H100},
-]  # fmt: skip
+CASES: list[dict[str, Any]] = examples(__file__, "cases")
 PLAN: dict[str, list[float]] = dict(
     tp=[1, 2, 4, 8], pp=[1, 2, 4], cp=[1, 2], ep=[1, 8], micro_batch=[1, 2, 3]
 )

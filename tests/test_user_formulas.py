@@ -177,70 +177,8 @@ def test_a_formula_of_ones_own_takes_the_place_of_ours(folder: Path) -> None:
     assert theirs["bandwidth_part_s"] == 2 * ours["bandwidth_part_s"]
 
 
-HEAD = "from overhead import define, formula, algorithm, flat\n"
-FORMULA = HEAD + '@formula(returns="{returns}", expression="{text}", source="{source}")\n'
-
-
 @pytest.mark.thorough_cases(every=4)
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("def f(:\n", ["SyntaxError", "line 1"]),
-        ("x = 1\nraise ValueError('a\\nb')\n", ["ValueError: a b", "(line 2)"]),
-        ("import sys\nsys.exit(3)\n", ["SystemExit: 3", "(line 2)"]),
-        ("import nothing_such\n", ["No module named 'nothing_such'", "(line 1)"]),
-        (
-            FORMULA.format(returns="tiem", text="1*time", source="derivation")
-            + "def f(time):\n    return time\n",
-            ["'tiem' is not in the vocabulary"],
-        ),
-        (
-            FORMULA.format(returns="time", text="1*tiem", source="derivation")
-            + "def f(time):\n    return time\n",
-            ["the expression names ['tiem'], which it isn't given"],
-        ),
-        (
-            FORMULA.format(
-                returns="time", text="latency + 2*serialization_time", source="derivation"
-            )
-            + "def f(latency, serialization_time):\n"
-            "    return latency + 3.0 * serialization_time\n",
-            [
-                "f: the expression latency + 2*serialization_time gives ",
-                "and the code ",
-                "where latency =",
-            ],
-        ),
-        (
-            FORMULA.format(returns="time", text="", source="derivation")
-            + "def f(latency):\n    return latency if latency.sum() > 0 else 1\n",
-            ["f: no expression follows from its code", "give it expression=.."],
-        ),
-        (
-            FORMULA.format(returns="time", text="1*time", source="nobody")
-            + "def f(time):\n    return time\n",
-            ["nobody"],
-        ),
-        (
-            FORMULA.format(returns="time", text="1*serialization_time", source="derivation")
-            + "def serialization_time(serialization_time):\n    return serialization_time\n",
-            ["a formula called 'serialization_time' is declared already"],
-        ),
-        (
-            FORMULA.format(returns="serialization_time", text="2*latency", source="derivation")
-            + "def other(latency):\n    return 2.0 * latency\n",
-            [
-                "'serialization_time' (",
-                "timing.py:",
-                "'other' (",
-                "broken.py:2)",
-                "both give it",
-                "replaces = 'serialization_time'",
-            ],
-        ),
-        (HEAD + 'define("time", "T", "s", "another time")\n', ["'time' is defined already"]),
-    ],
-)
+@pytest.mark.parametrize(("content", "words"), examples(__file__, "a_broken_file_is_one_line"))
 def test_a_broken_file_is_one_line(folder: Path, content: str, words: list[str]) -> None:
     (folder / "broken.py").write_text(content, encoding="utf-8")
     line = sweeps("list", "--formulas", "broken.py", cwd=folder, code=2)

@@ -21,19 +21,7 @@ FILES = (
     "bridge-yaml/overrides.yaml maxtext-yml/llama3_70b.yml"
 ).split()
 GIVEN = {"world_size": Override("--gpus", "64")}
-JUNK = [
-    *examples(__file__, "junk"),
-    "9" * 400,
-    "--",
-    "@",
-    "[0]*999999999",
-    "..",
-    "\t",
-    "if",
-    "for x in y; do",
-    "done",
-    "lambda: 0",
-]
+JUNK = [*examples(__file__, "junk"), "9" * 400, *examples(__file__, "junk_more")]
 
 
 def read_or_refused(path: Path) -> None:

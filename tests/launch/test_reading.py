@@ -422,13 +422,7 @@ def test_a_page_of_a_file(cli: Runner, tmp_path: Path, monkeypatch: pytest.Monke
     assert "llama3-70b" in Path("a.html").read_text()
 
 
-OFFLOADED = [
-    ('"offload_param": {"device": "cpu"}', {"parameter_offload": 1.0}, ""),
-    ('"cpu_offload_param": true', {"parameter_offload": 1.0}, ""),
-    ('"cpu_offload_param": false', {"parameter_offload": None}, ""),
-    ('"offload_param": {"device": "none"}', {"parameter_offload": None}, ""),
-    ('"offload_param": {"device": "nvme"}', {}, "device nvme: isn't modelled; cpu is"),
-]
+OFFLOADED = examples(__file__, "offloaded")
 
 
 @pytest.mark.parametrize(("text", "given", "fault"), OFFLOADED, ids=[row[0] for row in OFFLOADED])

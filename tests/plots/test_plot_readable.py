@@ -51,19 +51,7 @@ def test_numbers(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("64MiB", 64 * 2.0**20),
-        ("2 us", 2e-6),
-        ("5µs", 5e-6),
-        ("400Gbit/s", 50e9),
-        ("450 GB/s", 450e9),
-        ("1e9", 1e9),
-        ("1 GB", 1e9),
-        ("ring", None),
-        ("3 parsec", None),
-        ("1 gb", None),  # a bit or a byte
-    ],
+    ("text", "value"), [("64MiB", 64 * 2.0**20), *examples(__file__, "texts_with_units_are_read")]
 )
 def test_texts_with_units_are_read(text: str, value: float | None) -> None:
     assert parse(text) == (pytest.approx(value, rel=1e-12) if value is not None else None)

@@ -15,6 +15,7 @@ from sweeps.spec.catalog import find_spec, find_sweep, hardware_names, load_hard
 from sweeps.spec.fields import ORIGINS
 from sweeps.spec.files import read_toml, shipped
 from sweeps.spec.machine import KERNELS, Machine
+from tests.tables import examples
 
 ACCELERATORS = tuple(
     (
@@ -34,77 +35,13 @@ NAMED_AFTER_DOCUMENTS = (
 # that it reaches, a network card in one direction (byte/s), memory that devices report (byte),
 # bf16 peak (FLOP/s).
 GIB = 2.0**30
-FACTS = {
-    "dgx-a100": (300e9, 8, 25e9, 85.0e9, 312e12),  # NVLink 3: 600 GB/s both ways; HDR 200
-    "dgx-a100-40gb": (300e9, 8, 25e9, 42297524224, 312e12),
-    "dgx-h100": (450e9, 8, 50e9, 79.11 * GIB, 989e12),  # NVLink 4: 900 GB/s both ways; NDR 400
-    "dgx-h200": (450e9, 8, 50e9, 139.8 * GIB, 989e12),
-    "dgx-b200": (900e9, 8, 50e9, 191503138816, 2250e12),  # NVLink 5: 1.8 TB/s both ways
-    "dgx-b300": (900e9, 8, 100e9, 267.69 * GIB, 2250e12),  # ConnectX-8: 800 Gbit/s
-    "gb200-nvl72": (900e9, 72, 50e9, 184.31 * GIB, 2500e12),
-    "gb300-nvl72": (900e9, 72, 100e9, 276.5 * GIB, 2500e12),
-    "grand-teton-h100": (450e9, 8, 50e9, 95.04 * GIB, 989e12),
-    "aws-p4d": (300e9, 8, 12.5e9, 42297524224, 312e12),  # four cards of 100 Gbit/s
-    "aws-p5": (450e9, 8, 50e9, 79.11 * GIB, 989e12),  # 32 x 100 Gbit/s
-    "aws-p5en": (450e9, 8, 50e9, 139.8 * GIB, 989e12),  # 16 x 200 Gbit/s
-    "aws-p6-b200": (900e9, 8, 50e9, 191503138816, 2250e12),  # 8 x 400 Gbit/s
-    "gcp-a3-mega": (450e9, 8, 25e9, 79.11 * GIB, 989e12),  # 8 x 200 Gbit/s
-    "hgx-a800": (200e9, 8, 25e9, 85.0e9, 312e12),  # NVLink: 400 GB/s both ways
-    "gaudi3": (21 * 25e9, 8, 3 * 25e9, 128e9, 1677e12),  # 24 ports of 200 Gbit/s
-    "hgx-h20": (450e9, 8, 50e9, 95.22 * GIB, 148e12),
-    "l40s": (31e9, 8, 50e9, 46068 * 2**20, 362e12),  # PCIe 4
-    "dgx-spark": (25e9, 1, 25e9, 121 * GIB, 125e12),  # One GPU, one port
-    "gh200": (450e9, 4, 25e9, 95.58 * GIB, 989e12),  # 6 x 25 GB/s to each of three
-    "rtx-pro-6000": (64e9, 8, 50e9, 97887 * 2**20, 467.8e12),  # PCIe 5
-    "trainium2": (128e9, 16, 25e9, 96 * GIB, 667e12),  # EFA: 16 x 200 Gbit/s
-    "hgx-h800": (200e9, 8, 50e9, 79.11 * GIB, 989e12),
-    "mi325x": (7 * 64e9, 8, 50e9, 255.98 * GIB, 1307e12),
-    "mi300x": (7 * 64e9, 8, 50e9, 191.98 * GIB, 1307e12),
-    "mi355x": (7 * 76.5e9, 8, 50e9, 287.98 * GIB, 2500e12),
-    "tpu-7x": (100e9, 9216, 50e9, 192e9, 2307e12),
-    "tpu-v4": (45e9, 4096, 25e9, 30.75 * GIB, 275e12),  # As XLA reports it of 32 GiB
-    "tpu-v5e": (45e9, 256, 25e9, 16e9, 197e12),
-    "tpu-v5p": (90e9, 16 * 20 * 28, 25e9, 95e9, 459e12),
-    "tpu-v6e": (90e9, 256, 100e9, 32e9, 918e12),
-}
+FACTS = examples(__file__, "facts")
 # What a figure can be on any machine of this kind, by the end of its quantity's name.  The bounds
 # are closer than 8 to a figure's neighbours where bits and bytes could be mixed up.
 PLAUSIBLE = {
-    "latency": (0.1e-6, 20e-6),
-    "intra_bandwidth": (25e9, 1000e9),
-    "link_bandwidth": (20e9, 150e9),
-    "inter_bandwidth": (12.5e9, 100e9),
-    "host_bandwidth": (25e9, 450e9),
-    "gpu_nic_bandwidth": (25e9, 130e9),
-    "host_memory_capacity": (100e9, 600e9),
-    "energy_per_bit": (1e-12, 100e-12),
-    "memory_capacity": (16e9, 320e9),
-    "memory_bandwidth": (0.25e12, 10e12),
-    "last_level_cache": (20e6, 500e6),
-    "sms": (48, 200),
-    "power": (140.0, 2000.0),
-    "peak_flops_bf16": (100e12, 5e15),
-    "peak_flops_fp16": (100e12, 5e15),
-    "peak_flops_fp8": (0.25e15, 10e15),
-    "peak_flops_fp4": (0.5e15, 20e15),
-    "peak_flops_tf32": (100e12, 2e15),
-    "peak_flops_fp32": (10e12, 250e12),
-    "peak_measured_matmul_flops_bf16": (100e12, 5e15),
-    "peak_measured_matmul_flops_fp8": (1e15, 10e15),
-    "peak_measured_matmul_flops_fp4": (5e15, 15e15),
-    # Shares that long runs reach: none of nothing, none of all.
-    "memory_efficiency": (0.5, 0.95),
+    **examples(__file__, "plausible"),
     **dict.fromkeys((f"matmul_efficiency_{p}" for p in ("bf16", "fp8", "fp4")), (0.45, 0.95)),
     **dict.fromkeys((f"attention_efficiency_{k}" for k in KERNELS), (0.2, 0.8)),
-    "idle_power_fraction": (0.05, 0.6),
-    "step_overhead": (1e-4, 0.1),
-    "host_slowdown": (1.0, 2.5),
-    "gpus_per_node": (1, 10000),
-    "gpus_per_host": (2, 16),
-    "nodes_per_leaf": (1, 512),
-    "gpu_hour_price": (0.2, 30.0),
-    "nics_per_node": (1, 3000),
-    "intra_links": (3, 18),
 }
 
 
@@ -153,7 +90,10 @@ def test_figures_are_the_data_sheet_s(name: str) -> None:
     names = tuple(
         "intra_bandwidth gpus_per_node inter_bandwidth memory_capacity peak_flops_bf16".split()
     )
-    assert tuple(figures[quantity].value for quantity in names) == FACTS[name]
+    facts = [
+        GIB * float(fact.split()[0]) if isinstance(fact, str) else fact for fact in FACTS[name]
+    ]
+    assert [figures[quantity].value for quantity in names] == facts
 
 
 def test_a_machine_that_is_like_another_says_so_of_its_figures() -> None:

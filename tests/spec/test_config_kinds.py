@@ -201,16 +201,7 @@ def test_an_adapter_names_its_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "wrong"),
-    [
-        ({"num_experts": 8}, "is a kind of model that isn't known, and has parts that a Llama la"),
-        ({"kv_lora_rank": 8}, "is a kind of model that isn't known, and has parts that a Llama l"),
-        ({"hidden_size": None}, "is a kind of model that isn't known, and has no hidden_size; "),
-        ({"model_type": "t5"}, "is a kind of model with two towers, which isn't modelled; "),
-        ({"is_encoder_decoder": True}, "is a kind of model with two towers, which isn't modell"),
-        ({"model_type": 7}, "is a kind of model that isn't known; "),
-        ({"model_type": "gemma5"}, "is a kind of model that isn't known, and has parts that"),
-    ],
+    ("change", "wrong"), examples(__file__, "a_kind_that_can_t_be_read_says_a_way_on")
 )
 def test_a_kind_that_can_t_be_read_says_a_way_on(
     change: dict[str, Any], wrong: str, tmp_path: Path

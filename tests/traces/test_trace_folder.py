@@ -11,6 +11,7 @@ from sweeps.traces.folder import listed
 from sweeps.traces.origin import named_rank
 from sweeps.traces.ranks import Ranks, analyse_files
 from tests.cli_runner import Runner
+from tests.tables import examples
 from tests.traces.make import GEMM, NCCL, call, kernel, launched, step, write
 
 
@@ -136,19 +137,7 @@ def test_files_asked_for_by_name_stop_as_before(tmp_path: Path) -> None:
         analyse_files([tmp_path / "log", bad])
 
 
-@pytest.mark.parametrize(
-    ("name", "rank"),
-    [
-        ("rank-70.Mar_25_20_48_12.2861.pt.trace.json.gz", 70),
-        ("rank0_trace.json", 0),
-        ("sampled_rank-1.json.gz", 1),
-        ("1745667096.7651715-TP-30.trace.json.gz", 30),
-        ("graph_capture_rank_3.1773709742341309550.pt.trace.json.gz", 3),
-        ("host_123.1700000000001.pt.trace.json", None),
-        ("frank3.json", None),
-        ("HTTP-2.json", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "rank"), examples(__file__, "ranks_in_names"))
 def test_ranks_in_names(name: str, rank: int | None) -> None:
     assert named_rank(Path("log") / name) == rank
 

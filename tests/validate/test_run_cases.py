@@ -7,7 +7,7 @@ import pytest
 from overhead.memory.stage import Derivation
 from sweeps.validate.run_table import NUMBERS, Run
 from sweeps.validate.training_rows import Case, cases_of_runs
-from tests.tables import keyed
+from tests.tables import examples, keyed
 
 STEP = keyed(
     "model=llama3-70b gpu_type=dgx-h100 framework=megatron-lm precision=bf16 recompute=none "
@@ -147,17 +147,7 @@ def test_ends_count_as_layers_only_where_that_evens_stages(
     assert one.labels["schedule"] == "interleaved"
 
 
-@pytest.mark.parametrize(
-    ("gpu_type", "gpus", "spec", "node", "cards"),
-    [
-        ("dgx-h100", 64, None, 8, 8),
-        ("dgx-h100", 64, 4, 4, 4),
-        ("GB200-NVL72", 64, 4, 64, 64),
-        ("GB200-NVL72", 256, 4, 64, 64),
-        ("GB200-NVL72", 2304, 4, 72, 72),
-        ("GB200-NVL72", 8, 4, 8, 8),
-    ],
-)
+@pytest.mark.parametrize(("gpu_type", "gpus", "spec", "node", "cards"), examples(__file__, "nodes"))
 def test_nodes(gpu_type: str, gpus: int, spec: int | None, node: int, cards: int) -> None:
     one = case(
         gpu_type=gpu_type,
@@ -187,29 +177,7 @@ def test_time_from_a_rate() -> None:
     assert one.measured == 128 * 8192 / (64 * 1000)
 
 
-@pytest.mark.parametrize(
-    ("more", "result"),
-    [
-        ({"gpu_type": "Trainium1"}, "GPU Trainium1: not in the catalogue"),
-        ({"gpu_type": "abacus"}, "gpu_type 'abacus': not understood"),
-        ({"model": "llama3-70b SFT"}, "fine-tuning"),
-        ({"model": "unheard-of"}, "shapes not stated: layers, hidden_size, heads, vocabulary_size"),
-        ({"precision": "bf17"}, "precision 'bf17': not understood"),
-        ({"recompute": "some"}, "recompute 'some': not understood"),
-        ({"gpus": 65}, "plan tp 4 x cp 1 x pp 4 x dp 4 isn't 65 GPUs"),
-        ({"global_batch_size": None}, "global batch not stated"),
-        ({"global_batch_size": 2}, "2 sequences for 4 data-parallel ranks"),
-        ({"seq_len": None}, "sequence length not stated"),
-        ({"step_time_s": None}, "no step time, and no rate"),
-        ({"framework": "megatron"}, "not in the catalog"),
-        ({"framework": "torchtitan+lazy"}, "has no such option"),
-        ({"attention_kernel": "flash_9"}, "attention_kernel 'flash_9': unknown; did you mean"),
-        ({"model": "mixtral-8x7b", "ep": None}, "plan not stated: ep"),
-        ({"mfu": 1.3}, "impossible: MFU of 1.3, more than the GPUs' peak"),
-        ({"hfu": 1.01}, "impossible: HFU of 1.01"),
-        ({"tflops_per_gpu": 1500}, "impossible: 1500 TFLOP/s a GPU, whose peak is 989"),
-    ],
-)
+@pytest.mark.parametrize(("more", "result"), examples(__file__, "rows_that_can_t_be_predicted"))
 def test_rows_that_can_t_be_predicted(more: dict[str, object], result: str) -> None:
     assert result in reason(**more)
 

@@ -9,59 +9,14 @@ import pytest
 from sweeps.errors import InputError
 from sweeps.spec.catalog import hardware_names, load_framework, model_names
 from sweeps.validate.run_table import Run, Settings, read_rules, settings_of, shipped_rules
-from tests.tables import examples, keyed
+from tests.tables import examples
 
 
 def settings(**texts: str) -> Settings:
     return settings_of(Run(1, texts, {}), shipped_rules())
 
 
-@pytest.mark.parametrize(
-    ("column", "text", "expected"),
-    [
-        ("zero_or_sharding", "DP replicated (Megatron-DeepSpeed)", {"zero_stage": 0}),
-        ("zero_or_sharding", "distributed optimizer (ZeRO-1)", {"zero_stage": 1}),
-        ("zero_or_sharding", "distributed fused Adam (ZeRO-1/2)", {"zero_stage": 1}),
-        ("zero_or_sharding", "FSDP SHARD_GRAD_OP (ZeRO-2) mp_mode=DEFAULT", {"zero_stage": 2}),
-        ("zero_or_sharding", "FSDP2 over dp x cp = 8", {"zero_stage": 3}),
-        ("zero_or_sharding", "2", {"zero_stage": 2}),
-        (
-            "zero_or_sharding",
-            "ZeRO-1 sharded within groups of 8",
-            {"zero_stage": 1, "hsdp_shard_size": 8},
-        ),
-        ("sp", "yes (TP>1)", {"sequence_parallel": 1}),
-        ("sp", "no", {"sequence_parallel": 0}),
-        (
-            "moe",
-            "64 experts top-6 + 2 shared expert_ffn=1408, first layer dense",
-            keyed(
-                "experts=64 experts_per_token=6 shared_experts=2 expert_ffn_size=1408 "
-                "dense_layers=1"
-            ),
-        ),
-        ("moe", "256 routed experts top-8 first 3 layers dense", {"dense_layers": 3}),
-        ("interconnect", "4x100Gb RoCE per node", {"nics_per_node": 4, "card_gigabits": 100}),
-        ("interconnect", "NVLink; 800 Gb/s per node", {"node_gigabits": 800}),
-        ("interconnect", "NVLink4; 400Gb/s CX-7 per GPU", {"gpu_gigabits": 400}),
-        ("interconnect", "4x100Gb/s Omni-Path", {"nics_per_node": 4, "card_gigabits": 100}),
-        ("interconnect", "NVLink3 single node", {}),
-        ("unit", "GiB", {"unit_bytes": 2.0**30}),
-        ("unit", "GB (1e9)", {"unit_bytes": 1e9}),
-        (
-            "recompute",
-            "selective: mla_up_proj+mlp",
-            keyed(
-                "recompute_core_attn=0 recompute_mla_up_proj=1 recompute_mlp=1 recompute_moe=None"
-            ),
-        ),
-        (
-            "recompute",
-            "selective: layernorm,moe_act",
-            {"recompute_layernorm": 1, "recompute_moe_act": 1, "recompute_moe": None},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("column", "text", "expected"), examples(__file__, "words_to_numbers"))
 def test_words_to_numbers(column: str, text: str, expected: dict[str, float]) -> None:
     found = settings(**{column: text}).numbers
     assert {name: found.get(name) for name in expected} == expected
