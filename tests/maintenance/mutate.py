@@ -47,7 +47,7 @@ LONGEST = 900  # Seconds of a mutant's tests
 NOTHING = 5  # What pytest returns where no test has the marks
 # By package its tests that compare values: simulators, and what is worked out by hand, the quickest
 # first.  No screens, pages or stored outputs.
-OF_STEPS = ("step_one_time", "step_rates", "step_data_parallel", "step_mechanisms", "step")
+OF_STEPS = ("bands", "step_one_time", "step_rates", "step_data_parallel", "step_mechanisms", "step")
 TESTS: dict[str, tuple[str, ...]] = {
     "collectives": (
         "overhead/test_bounds",
