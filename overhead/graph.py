@@ -79,6 +79,18 @@ class Node:
             self.key = key_of(self.what, self.inputs)
 
 
+def below(node: Node, known: dict[int, int]) -> int:
+    """Return the names of what is given below a node, as bits; `known`: by nodes' keys."""
+    found = known.get(node.key)
+    if found is None:
+        found = bits((node.name,)) if node.run is None else 0
+        for one in node.inputs:
+            own = known.get(one.key)
+            found |= below(one, known) if own is None else own
+        known[node.key] = found
+    return found
+
+
 class Space(Protocol):
     """Where a graph is computed: how many dimensions values have, how large these are."""
 
@@ -139,8 +151,9 @@ class Graph:
     missing: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
     # What is being made, each after what needs it
     making: dict[tuple[Any, ...], None] = field(default_factory=dict)
-    # By node: the given ones below it that are NaN
-    unknown: dict[int, dict[Node, None]] = field(default_factory=dict)
+    # By a node's key: the names of what is given below it, as bits; and of those that are NaN
+    below: dict[int, int] = field(default_factory=dict)
+    unknown: int = 0
     # The items of the first builder, from which the others' differ a little; differences, numbered
     first: frozenset[Item] = frozenset()
     views: dict[frozenset[Item], int] = field(default_factory=dict)
@@ -163,6 +176,7 @@ class Graph:
             {key: nodes[id(one)] for key, one in self.interned.items()},
             {key: bound(one) for key, one in self.made.items()},
             dict(self.missing),
+            below=self.below,
             first=self.first,
             views=self.views,
         )

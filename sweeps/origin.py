@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 # What the user said; the maker; a measurement; nobody (a choice, a default); and what isn't known.
@@ -50,9 +50,13 @@ class Origin:
 
     def record(self) -> dict[str, Any]:
         """Return what is known of it, by name."""
-        return {
-            name: value for name, value in asdict(self).items() if value is not None and value != ""
+        every = {
+            "value": self.value,
+            "kind": self.kind,
+            "source": self.source,
+            "owner": self.owner,
         }
+        return {name: value for name, value in every.items() if value is not None and value != ""}
 
 
 # Of each quantity or label that the user didn't give: one origin, or one for each value it has.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from overhead.arrays import in_numpy
 from overhead.choose import TAKEN, Builder, Undecided
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.completion import following
+from overhead.dependencies import bits
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.graph import Graph, Missing, Node
@@ -90,6 +92,8 @@ class Program:
             for name, values in self.grid.columns.items()
         }
         self._graph = _graph_of(self.grid, self._given)
+        self._graph.unknown = bits(_unknown(self.grid))
+        self._declared: dict[tuple[str, ...], tuple[Formula | Algorithm, ...]] = {}
         self.switching = tuple(axis for axis in self.grid.axes if axis.switching)
         self.cases = tuple(self._cases())
         _keep(self.grid, self._graph)
@@ -271,6 +275,8 @@ class Program:
         """Return the program of another quantity, on the same graph, in cases with an algorithm."""
         other = copy(self)
         other.__dict__.pop("variables", None)
+        other.__dict__.pop("_every", None)
+        other._declared = {}
         other.wanted = (name,)
         nodes = [
             {name: self.builder(case).node(name)} if case.algorithms else {} for case in self.cases
@@ -301,11 +307,21 @@ class Program:
         """Return the algorithms that take part, or every formula of a step (or variables of it)."""
         if self.collective:
             return self.algorithms()
-        origins = (node.origin for node in self.nodes(*names))
-        return tuple({id(origin): origin for origin in origins if origin is not None}.values())
+        if names not in self._declared:
+            origins = (node.origin for node in self.nodes(*names))
+            each = {id(origin): origin for origin in origins if origin is not None}
+            self._declared[names] = tuple(each.values())
+        return self._declared[names]
 
     def nodes(self, *names: str) -> Iterator[Node]:
         """Yield every node on which a result, or some variables of it, depends, each once."""
+        return self._walk(*names) if names else iter(self._every)
+
+    @cached_property
+    def _every(self) -> tuple[Node, ...]:
+        return tuple(self._walk())
+
+    def _walk(self, *names: str) -> Iterator[Node]:
         every = [{**case.nodes, self.status_name: case.status} for case in self.cases]
         stack = [own[name] for own in every for name in (names or own) if name in own]
         seen: set[int] = set()
@@ -595,6 +611,14 @@ def _kind(grid: Grid) -> tuple[Any, ...]:
     """Return what the nodes of a grid's graph are made of, beside labels."""
     edition = REGISTRY.edition, len(ALGORITHMS), threading.get_ident()
     return grid.ndim, frozenset(grid.dims.items()), edition
+
+
+def _unknown(grid: Grid) -> Iterator[str]:
+    """Yield the names of what is given as NaN, somewhere."""
+    for name, values in grid.columns.items():
+        number = grid.constants.get(name)
+        if np.isnan(values).any() if number is None else math.isnan(number):
+            yield name
 
 
 def _graph_of(grid: Grid, given: Mapping[str, Node]) -> Graph:

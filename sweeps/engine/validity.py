@@ -13,8 +13,9 @@ import numpy as np
 from overhead.arrays import in_numpy, xp
 from overhead.choose import Builder, all_of
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
+from overhead.dependencies import bits
 from overhead.formula import REGISTRY
-from overhead.graph import Missing, Node
+from overhead.graph import Missing, Node, below
 from overhead.overlap import mechanisms
 from overhead.plan import (
     CONTEXT,
@@ -100,9 +101,9 @@ def notes(
     wanted: Mapping[str, Node],
     perhaps: Callable[[str], Node | None],
     bits: Mapping[str, int],
-    known: dict[int, dict[Node, None]],
+    builder: Builder,
 ) -> Iterator[Note]:
-    """Yield the reasons that concern some quantities of a cell alone; `known`: `Graph.unknown`."""
+    """Yield the reasons that concern some quantities of a cell alone."""
     if set(wanted) & set(NOT_OF_ONE_RANK):
         ranks, time = perhaps("ranks"), perhaps("time")
         if ranks is not None and (ranks.given is None or np.any(ranks.given == 1.0)):
@@ -111,34 +112,18 @@ def notes(
             yield _note(time, bits[NO_TIME], lambda values: values == 0.0)
     if "chunks" in wanted:
         yield _note(wanted["chunks"], bits[NOT_CHUNKED], _isnan)
-    yield from unknowns(wanted.values(), bits[NOT_KNOWN], known)
+    yield from unknowns(builder, wanted.values(), bits[NOT_KNOWN])
 
 
-def unknowns(
-    wanted: Iterable[Node], bit: int, known: dict[int, dict[Node, None]]
-) -> Iterator[Note]:
+def unknowns(builder: Builder, wanted: Iterable[Node], bit: int) -> Iterator[Note]:
     """Yield what is given as NaN and taken by quantities, with a bit where it is."""
-    found: dict[Node, None] = {}
-    for node in wanted:
-        found |= _unknown_below(node, known)
-    for node in found:
-        yield _note(node, bit, _isnan)
-
-
-def _unknown_below(node: Node, known: dict[int, dict[Node, None]]) -> dict[Node, None]:
-    """Return the given nodes with NaN on which a node depends: sets of labels share most nodes."""
-    found = known.get(id(node))
-    if found is None:
-        found = {}
-        if node.given is not None and np.isnan(node.given).any():
-            found = {node: None}
-        for one in node.inputs:
-            below = known.get(id(one))
-            below = _unknown_below(one, known) if below is None else below
-            if below:
-                found = {**found, **below}
-        known[id(node)] = found
-    return found
+    graph = builder.graph
+    found = 0
+    for node in wanted if graph.unknown else ():
+        found |= below(node, graph.below) & graph.unknown
+    for name, node in builder.given.items() if found else ():
+        if bits((name,)) & found and node.given is not None:
+            yield _note(node, bit, _isnan)
 
 
 def _note(node: Node, bit: int, test: Callable[[Array], Array]) -> Note:
@@ -184,7 +169,7 @@ def status(
         return builder.either([*shared, builder.everywhere(faults[NOT_DEFINED])])
     if lacking:
         shared.append(builder.everywhere(faults[NOT_OF_NETWORK]))
-    every = notes(wanted, builder.perhaps, faults, builder.graph.unknown)
+    every = notes(wanted, builder.perhaps, faults, builder)
     shared += [noted(builder, note) for note in every]
     each = [builder.faults(algorithm.requires, faults) for algorithm in found]
     if len(each) > 1:
@@ -283,7 +268,7 @@ def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str,
             each.append(builder.faults((one,), faults))
         except Missing:
             continue
-    lacking = unknowns(nodes.values(), faults[NOT_KNOWN], builder.graph.unknown)
+    lacking = unknowns(builder, nodes.values(), faults[NOT_KNOWN])
     each += [noted(builder, unknown) for unknown in lacking]
     # Small ones first, so that few nodes are as large as all axes together.
     each.sort(key=lambda node: builder.space.size(node.dims))

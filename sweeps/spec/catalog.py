@@ -37,6 +37,11 @@ def spec_names(kind: str, folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
     return tuple(sorted({p.stem for f in _folders(kind, folders) for p in f.glob("*.toml")}))
 
 
+def has_spec(kind: str, name: str, folders: Sequence[StrPath] = ()) -> bool:
+    """Return whether there is a spec of just this name, without a look at all that there are."""
+    return any(is_file(folder / f"{name}.toml") for folder in _folders(kind, folders))
+
+
 def hardware_names(folders: Sequence[StrPath] = ()) -> tuple[str, ...]:
     """Return the names of all machines, sorted; `folders` as in `load_hardware`."""
     return spec_names("hardware", folders)
@@ -243,8 +248,8 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
 def _own_name(name: str, folders: Sequence[StrPath]) -> str:
     """Return the catalogue's name of a model, whose name may be a release's on Hugging Face."""
     named = Path(name).name == name
-    if named and any(is_file(one / f"{name}.toml") for one in _folders("models", folders)):
-        return name  # Without a look at all names there are
+    if named and has_spec("models", name, folders):
+        return name
     if named and usual_spelling(name, (names := model_names(folders))) in names:
         return name
     known: dict[str, list[str]] = {}

@@ -16,9 +16,14 @@ from sweeps.former import FORMER, renamed
 StrPath = str | os.PathLike[str]
 
 
+@lru_cache
+def _package(file: str) -> Path:
+    return Path(file).resolve().parents[1]
+
+
 def shipped(kind: str) -> Path:
     """Return the folder of the specs that come with the package."""
-    package = Path(__file__).resolve().parents[1]
+    package = _package(__file__)
     checkout = package.parent / "specs" / kind
     if checkout.is_dir() and (package.parent / "pyproject.toml").is_file():
         return checkout

@@ -31,7 +31,7 @@ from sweeps.spec.axis import (
     pieces,
     typed,
 )
-from sweeps.spec.catalog import find_spec, load_model, spec_names, usual_name
+from sweeps.spec.catalog import find_spec, has_spec, load_model, spec_names, usual_name
 from sweeps.spec.contract import Contract, read_contract
 from sweeps.spec.names import GPUS, NODES, OTHER_NAMES, quantity_of
 from sweeps.spec.nccl_words import refused_algorithm, refused_protocol
@@ -453,8 +453,10 @@ class _SweepReader(Faults):
                 told = refused_algorithm(word) if name == "algorithm" else None
                 self.add(name, word, *(told or ("unknown", nearest(word, known))))
         if name in CATALOGUED and self.folders is not None:
-            names = spec_names(CATALOGUED[name], self.folders)
-            words = [usual_name(word, names) for word in words]
+            kind, folders = CATALOGUED[name], self.folders
+            if not all(Path(word).name == word and has_spec(kind, word, folders) for word in words):
+                names = spec_names(kind, folders)
+                words = [usual_name(word, names) for word in words]
             for word in dict.fromkeys(words):
                 if name == "model":
                     self.of(load_model, word, self.folders)
