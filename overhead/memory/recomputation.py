@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, declare, formula
-from overhead.labels import LABELS
+from overhead.formula import call, constant, declare, formula
 from overhead.memory.stage import CANDIDATES
 from overhead.model.order import of_stage
 
@@ -57,14 +56,23 @@ CHECKPOINTED: dict[str, Any] = {
     "assumes": (INPUT,),
     "when": FULL,
 }
+# Without a backward nothing is kept.
+BACK = "has_backward"
+
+
+def _product(backward, kept):
+    return backward * kept
+
+
 for _class in ("dense", "moe"):
     _kept, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
-    alias(_kept, _all, "All that a layer has", **WHOLE, **PLACE)
-    alias(_kept, "checkpoint_activations", "Layer input only", **CHECKPOINTED, **PLACE)
+    declare(_kept, (BACK, _all), _product, "All that a layer has", **WHOLE, **PLACE)
+    _input = (BACK, "checkpoint_activations")
+    declare(_kept, _input, _product, "Layer input only", **CHECKPOINTED, **PLACE)
 
 
-def _all_but(whole, mixer, block):
-    return xp.maximum(whole - (mixer + block), 0.0)
+def _all_but(backward, whole, mixer, block):
+    return backward * xp.maximum(whole - (mixer + block), 0.0)
 
 
 def _some(whole, checkpoint, share):
@@ -78,11 +86,15 @@ def _units(checkpoint, units, chunk_layers):
 for _class, _block in (("dense", "mlp"), ("moe", "moe")):
     _kept, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
     _modules = ("mixer_module_activations", f"{_block}_block_module_activations")
-    declare(_kept, (_all, *_modules), _all_but, when={"recompute": "selective"}, **MODULES)
+    declare(_kept, (BACK, _all, *_modules), _all_but, when={"recompute": "selective"}, **MODULES)
     _inputs = (_all, "checkpoint_activations", "stage_recomputed_fraction")
     declare(_kept, _inputs, _some, assumes=("a mean over the layers of a stage",), **BLOCK)
     _inputs = ("checkpoint_activations", "recompute_units", "chunk_layers")
     declare(_kept, _inputs, _units, assumes=("the mean of a chunk's layers",), **UNIFORM)
+    for _method in ("block", "uniform"):
+        # How many layers are recomputed needs no answer then.
+        _when = {"schedule": "forward_only", "recompute": _method}
+        constant(_kept, 0.0, assumes=("there is no backward",), when=_when)
 
 
 @formula(
@@ -115,12 +127,17 @@ def saved_attention_activations(
     **PER_OP,
 )
 def per_op_dense_layer_activations(
-    saved_attention_activations, activation_bytes, ffn_size, tp, gated_mlp, hidden_size
+    has_backward,
+    saved_attention_activations,
+    activation_bytes,
+    ffn_size,
+    tp,
+    gated_mlp,
+    hidden_size,
 ):
     """Saved activations per token: dense layer, per-operator recomputation."""
-    return saved_attention_activations + activation_bytes * (
-        ffn_size / tp + gated_mlp * hidden_size
-    )
+    outputs = activation_bytes * (ffn_size / tp + gated_mlp * hidden_size)
+    return has_backward * (saved_attention_activations + outputs)
 
 
 @formula(
@@ -130,24 +147,11 @@ def per_op_dense_layer_activations(
     **PER_OP,
 )
 def per_op_moe_layer_activations(
-    saved_attention_activations, activation_bytes, gated_mlp, shared_ffn_size, tp
+    has_backward, saved_attention_activations, activation_bytes, gated_mlp, shared_ffn_size, tp
 ):
     """Saved activations per token: MoE layer, per-operator recomputation."""
-    return saved_attention_activations + activation_bytes * gated_mlp * shared_ffn_size / tp
-
-
-# Without a backward nothing is kept.
-
-
-for _kind in ("dense", "moe"):
-    for _recompute in LABELS["recompute"].values:
-        constant(
-            f"kept_{_kind}_layer_activations",
-            0.0,
-            name=f"kept_{_kind}_layer_activations_without_backward_{_recompute}",
-            assumes=("there is no backward",),
-            when={"schedule": "forward_only", "recompute": _recompute},
-        )
+    outputs = activation_bytes * gated_mlp * shared_ffn_size / tp
+    return has_backward * (saved_attention_activations + outputs)
 
 
 # What is there while a layer is computed again.
