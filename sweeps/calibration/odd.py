@@ -6,7 +6,7 @@ these do, all by four times and more; none other takes twice what a larger messa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,7 +94,9 @@ def slow_rows(rows: Rows, ratios: Floats, highs: Floats) -> dict[int, list[OddRo
 def _beside_larger(rows: Rows) -> Floats:
     """Return each row's time by the least of a larger message of its test; 0 where none is."""
     found = np.zeros(len(rows))
-    for curve in _curves(rows):
+    keys = np.array([f"{c} {p}" for c, p in zip(rows.case, rows.placement, strict=True)])
+    for key in np.unique(keys):
+        curve = np.flatnonzero(keys == key)
         order = curve[np.argsort(-rows.message_bytes[curve], kind="stable")]
         sizes, times = rows.message_bytes[order], rows.time[order]
         least = np.minimum.accumulate(times)
@@ -103,9 +105,3 @@ def _beside_larger(rows: Rows) -> Floats:
         has = first > 0
         found[order[has]] = times[has] / least[first[has] - 1]
     return found
-
-
-def _curves(rows: Rows) -> Iterator[NDArray[np.intp]]:
-    keys = np.array([f"{c} {p}" for c, p in zip(rows.case, rows.placement, strict=True)])
-    for key in np.unique(keys):
-        yield np.flatnonzero(keys == key)

@@ -553,10 +553,9 @@ class _StudyFile(FigureReader):
         )
         if value is None:
             return 1.0
-        least = 0.0 if units in ("s", "J bit-1") else None
-        if value < 0.0 or (least is None and value == 0.0):
-            allowed = "from 0" if least == 0.0 else "above 0"
-            self.fault(place, given, "out of range", allowed)
+        nothing = units in ("s", "J bit-1")  # It may be nothing
+        if value < 0.0 or (value == 0.0 and not nothing):
+            self.fault(place, given, "out of range", "from 0" if nothing else "above 0")
         return value
 
     # Networks and cases.

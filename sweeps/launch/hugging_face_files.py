@@ -89,20 +89,16 @@ def read_parts(parts: Parts, overrides: Mapping[str, Override]) -> Reading:
     if not {TRAINING, ACCELERATE} & {*kinds}:
         take_model(found, parts)
         if ZERO in kinds:
-            _zero_alone(Settings(parts.settings(ZERO), reading, overrides))
+            read_deepspeed.read_config(Settings(parts.settings(ZERO), reading, overrides))
+            if not {"model", "layers"} & (overrides.keys() | reading.given.keys()):
+                reading.asks.append("--model")
+            if "sequence_length" not in overrides:
+                reading.asks.append("--seq-length")
         return reading
     if ACCELERATE in kinds:
         read_hugging_face.read_accelerate(found)
     read_training(found, None, own[0].path, parts)
     return reading
-
-
-def _zero_alone(found: Settings) -> None:
-    read_deepspeed.read_config(found)
-    if not {"model", "layers"} & (found.overrides.keys() | found.reading.given.keys()):
-        found.reading.asks.append("--model")
-    if "sequence_length" not in found.overrides:
-        found.reading.asks.append("--seq-length")
 
 
 def take_model(found: Settings, parts: Parts) -> None:
@@ -231,7 +227,11 @@ def _zero(found: Settings, script: Script | None, path: Path, parts: Parts) -> l
         setting = found.by_name["distributed_type"]
         found.reading.fault(setting, kind, f"stands beside {given[0].path.name}; one of the two")
     if given:
-        return _given_zero(found, parts, named)
+        first = given[0].path.name
+        if named and named.lower() not in ("true", "false") and Path(named).name != first:
+            note = f"{first} is taken for {named}, which the arguments name"
+            found.reading.notes.append(note)
+        return parts.settings(ZERO)
     if not named or named.lower() in ("true", "false"):
         return read_hugging_face.zero_of_accelerate(found) if kind == "DEEPSPEED" else None
     if script is not None and named in script.documents:
@@ -249,14 +249,6 @@ def _zero(found: Settings, script: Script | None, path: Path, parts: Parts) -> l
         setting, named, "isn't there, nor beside the file; give it by a second --from"
     )
     return None
-
-
-def _given_zero(found: Settings, parts: Parts, named: str) -> list[Setting]:
-    """Return the DeepSpeed configuration that is given beside, whatever name it is called by."""
-    first = parts.of(ZERO)[0].path.name
-    if named and named.lower() not in ("true", "false") and Path(named).name != first:
-        found.reading.notes.append(f"{first} is taken for {named}, which the arguments name")
-    return parts.settings(ZERO)
 
 
 def accelerate_of(launch: Launch, path: Path, reading: Reading, parts: Parts) -> list[Setting]:

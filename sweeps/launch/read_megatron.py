@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from math import isfinite, isnan
+from math import isfinite, isnan, nan
 
 from overhead.memory.quantities import MODULES
 from sweeps.launch.arguments import Settings, arguments, keys_of, words_of
@@ -55,7 +55,8 @@ def read_arguments(settings: Settings, world_size: float | None, *, padded: bool
         if setting is not None and "tp" not in settings.overrides:
             reading.fault(setting, f"{degrees['tp']:g}", f"doesn't divide {heads:g} heads")
     _experts(settings, degrees)
-    dp = _data_parallel(world_size, degrees)
+    others = degrees["tp"] * degrees["pp"] * degrees["cp"]
+    dp = nan if world_size is None else world_size / others
     _batch(settings, dp)
     _pipeline(settings, degrees["pp"])
     options = [*_sharding(settings, degrees, dp), *_overlap(settings, degrees)]
@@ -72,11 +73,6 @@ def _refusal(setting: Setting) -> str:
     if setting.name in renamed:
         return f"no longer valid in Megatron-LM; {renamed[setting.name]}"
     return "models with several towers or kinds of layers can't be read from arguments"
-
-
-def _data_parallel(world_size: float | None, degrees: Mapping[str, float]) -> float:
-    others = degrees["tp"] * degrees["pp"] * degrees["cp"]
-    return float("nan") if world_size is None else world_size / others
 
 
 def _experts(settings: Settings, degrees: Mapping[str, float]) -> None:
@@ -126,7 +122,7 @@ def _batch(settings: Settings, dp: float) -> None:
         settings.take("global_batch_size", whole, "--global-batch-size")
     if ramp := settings.find("--rampup-batch-size"):
         reading.notes.append(f"{ramp}: the batch at the end of it is taken")
-    length = reading.given.get("sequence_length", float("nan"))
+    length = reading.given.get("sequence_length", nan)
     iterations = settings.number("--train-iters", quantity="training_tokens")
     samples = settings.number("--train-samples", quantity="training_tokens")
     if isfinite(iterations):

@@ -156,17 +156,14 @@ def choose(
     )
 
 
-def _layers_of(known: _Layers, group: str) -> list[str]:
-    return [
-        f"{operator}_{phase}"
+def _of_group(known: _Layers, group: str, methods: Sequence[str]) -> dict[str, CaseTimes]:
+    """Return the best cases of the layers that stand under a switch."""
+    picked = {
+        f"{operator}_{phase}": known.best(f"{operator}_{phase}", methods)
         for operator in known.operators
         for phase in PHASES
         if flag_group(operator, phase) == group
-    ]
-
-
-def _of_group(known: _Layers, group: str, methods: Sequence[str]) -> dict[str, CaseTimes]:
-    picked = {layer: known.best(layer, methods) for layer in _layers_of(known, group)}
+    }
     return {layer: result for layer, result in picked.items() if result is not None}
 
 

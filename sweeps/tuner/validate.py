@@ -491,7 +491,9 @@ def _flag_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:
     if len(scattered) == 1:
         shown = ", ".join(f"{name}_dgrad {method}" for name, method in dgrads.items())
         text = f"{shown}: {SCATTERED} is one for both; both bulk, or neither"
-        yield Finding("flags", "error", text, _line(layers, f"{min(scattered)}_dgrad"))
+        name = f"{min(scattered)}_dgrad"
+        line = layers[name].line() if name in layers else 0
+        yield Finding("flags", "error", text, line)
     needed = [*NEEDED, *([SCATTERED] if scattered else [])]
     if setting.flags is None:
         text = (
@@ -510,10 +512,6 @@ def _flag_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:
 def _dgrad(layers: Layers, operator: str) -> str:
     name = f"{operator}_dgrad"
     return layers[name].method if name in layers else default_method(name)
-
-
-def _line(layers: Layers, name: str) -> int:
-    return layers[name].line() if name in layers else 0
 
 
 def _unasked(name: str, scattered: set[str]) -> bool:
