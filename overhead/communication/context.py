@@ -13,7 +13,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import WAYS, added, on_network, operation, times
-from overhead.formula import alias, constant, derived, formula, product, total
+from overhead.formula import alias, derived, formula, product, total
 
 ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
 RING: dict[str, Any] = {"source": "liu2023", "where": "section 3"}
@@ -237,11 +237,9 @@ for _kind, _names, _said in (
 ):
     _ring = {"ring": "cp_ring", "mixed": "cp_outer_ring"}.get(_kind["context_parallel"])
     for _way in WAYS:
-        for _part, _some in (("exchange", _names), ("round", (_ring,) if _ring else ())):
-            _returns = f"cp_{_part}_{_way}_time"
-            if _some:
-                added(_returns, times(_some, _way), when=_kind, **_said)
-            else:
-                constant(_returns, 0.0, when=_kind, **_said)
+        if _names:
+            added(f"cp_exchange_{_way}_time", times(_names, _way), when=_kind, **_said)
+        if _ring:
+            added(f"cp_round_{_way}_time", times((_ring,), _way), when=_kind, **_said)
 for _way in WAYS:
     total(f"cp_layer_{_way}_time", (f"cp_exchange_{_way}_time", f"cp_round_{_way}_time"), **ULYSSES)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, declare, formula
+from overhead.formula import alias, call, declare, formula
 from overhead.labels import FOLDED
 from overhead.quantity import VOCABULARY
 from overhead.special import (
@@ -203,9 +203,6 @@ def ordered_stage_moe_layers(
     known = (order_holds > 0.0) & (separate_moe_layers > 0.0)
     own = xp.maximum(mean + beyond + stage_added_layers, 0.0)
     return xp.where(known, own, spread_moe_layers)
-
-
-constant("stage_lone_moe_layers", 0.0, "None: kinds are evenly spread")
 
 
 @formula(returns="stage_lone_moe_layers", when=ORDERED, **SOURCE)
