@@ -1,7 +1,7 @@
 """The time of an interleaved pipeline whose chunks have their own layers, by its order of passes.
 
 Each stage runs its passes in Megatron-LM's order, each as early as its input is there.  Few groups
-of as many micro-batches as stages are run: each further one adds what the last of them adds.
+of as many micro-batches as stages are run: each further one adds what lies between the last two.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ MOST_GROUPS, BLOCK = 4, 2**21
 
 
 @lru_cache(maxsize=256)
-def _ranks(pp: int, chunks: int, groups: int) -> tuple[list[Array], int]:
-    """Return passes that can run together, rank by rank, and the number of all.
+def _ranks(pp: int, chunks: int, groups: int) -> tuple[list[Array], Array, int]:
+    """Return passes that can run together, rank by rank; groups' last ones; the number of all.
 
     Of each: which it is, the one before it in its stage, the one that it needs, and its chunk, of
-    backward passes after those of forward ones.
+    backward passes after those of forward ones.  The last ones are the forward passes with which a
+    stage ends a group.
     """
     count = chunks * groups * pp
     turn, stage = np.arange(count), np.arange(pp)[:, np.newaxis]
@@ -50,16 +51,23 @@ def _ranks(pp: int, chunks: int, groups: int) -> tuple[list[Array], int]:
         found[nothing] = -1
     order = np.argsort(rank[:-1], kind="stable")
     every = np.stack([order, before[order], needed[order], chunk[order]])
-    return np.split(every, np.flatnonzero(np.diff(rank[order])) + 1, axis=1), nothing
+    ranks = np.split(every, np.flatnonzero(np.diff(rank[order])) + 1, axis=1)
+    return ranks, forward[:, chunks * pp - 1 :: chunks * pp].T, nothing
 
 
-def _run(pp: int, chunks: int, groups: int, times: Array) -> Array:
-    """Return when columns of chunks' times are done: of forward passes, then of backward ones."""
-    ranks, count = _ranks(pp, chunks, groups)
+def _run(pp: int, chunks: int, groups: int, times: Array) -> tuple[Array, Array]:
+    """Return when columns of chunks' times are done, and what a further group adds.
+
+    Times are of forward passes, then of backward ones.
+    """
+    ranks, lasts, count = _ranks(pp, chunks, groups)
     ends = np.zeros((count + 1, times.shape[1]))
     for passes, before, needed, chunk in ranks:
         ends[passes] = np.maximum(ends[before], ends[needed]) + times[chunk]
-    return np.asarray(ends.max(axis=0))
+    longest = pp * times.reshape(2 * chunks, pp, -1).sum(axis=0).max(axis=0)
+    if groups > 1:
+        longest = np.maximum(longest, (ends[lasts[-1]] - ends[lasts[-2]]).max(axis=0))
+    return ends.max(axis=0), longest
 
 
 def _excess(period: int, *cut: Array) -> tuple[Array, Array]:
@@ -117,10 +125,10 @@ def _cells(pp: int, chunks: int, groups: Array, *work: Array) -> Array:
     ways = zip((forward, backward), layers[:2], layers[2:4], strict=True)
     times = [time / chunks + ends * time + more * moe + attention * own for time, moe, own in ways]
     times = np.maximum(np.concatenate(times), 0.0)
-    least = np.clip(np.floor(groups), 1.0, MOST_GROUPS - 1.0)
+    least = np.clip(np.floor(groups), 1.0, MOST_GROUPS)
     result = np.zeros(groups.size)
     for whole in np.unique(least):
         some = least == whole
-        done, longer = (_run(pp, chunks, int(n), times[:, some]) for n in (whole, whole + 1.0))
-        result[some] = done + (groups[some] - whole) * (longer - done)
+        done, further = _run(pp, chunks, int(whole), times[:, some])
+        result[some] = done + (groups[some] - whole) * further
     return result

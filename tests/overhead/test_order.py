@@ -342,8 +342,15 @@ def test_chunks_of_drawn_orders_end_as_their_events_do(
 def test_many_groups_of_micro_batches_follow_from_few() -> None:
     order = list(numbers_of("MEMEM*EMEMEM*EMEMEM*EMEME").values())
     work = (10.0, 20.0, 1.0, 2.0, 0.5, 0.5, 1.0, 0.3, 0.6, 4.0, 0.0, *order)
-    few, more, many = (float(interleaved_time(4.0 * n, 4.0, 2.0, *work)) for n in (3, 4, 9))
-    assert many == pytest.approx(more + 5.0 * (more - few), rel=1e-12)
+    four, five, nine = (float(interleaved_time(4.0 * n, 4.0, 2.0, *work)) for n in (4, 5, 9))
+    assert nine == pytest.approx(four + 5.0 * (five - four), rel=1e-12)
+    given = {"pp": 4.0, "virtual_pipeline_size": 2.0}
+    pattern = "MEMEM*EMEMEM*EMEMEM*EMEME".replace("M", "L")
+    times = dict(zip((FORWARD, BACKWARD), chunk_times(given, work[:9], pattern), strict=True))
+    runs, _ = run_orders(
+        stage_orders("interleaved", 4, 36, 2), lambda slot: times[slot[0].kind][slot[0].chunk], 0.0
+    )
+    assert nine == pytest.approx(max(run[-1].end for run in runs), rel=0.01)
     # Fewer layers than chunks: as even chunks.
     assert interleaved_time(8.0, 8.0, 4.0, *work) == (8.0 + 7.0 / 4.0) * 30.0
 

@@ -135,7 +135,8 @@ function chunks_beyond_mean(period, chunk, ahead, ...numbers) {
   });
 }
 
-// When a pipeline of chunks' times is done, by Megatron-LM's order of passes.
+// When a pipeline of chunks' times is done, by Megatron-LM's order of passes, and what a further
+// group of micro-batches adds.
 function interleaved_run(pp, chunks, groups, times) {
   const [count, done] = [chunks * groups * pp, new Map()];
   const key = (way, stage, turn) => (way * pp + stage) * count + turn;
@@ -166,7 +167,12 @@ function interleaved_run(pp, chunks, groups, times) {
         done.set(key(way, stage, turn), end[stage]);
         [at[stage], left] = [at[stage] + 1, left - 1];
       }
-  return M(...end);
+  const last = (stage, group) => done.get(key(0, stage, group * chunks * pp - 1)) ?? 0;
+  const longest = end.map((_, stage) => {
+    const own = times.filter((_, chunk) => chunk % pp === stage).reduce((sum, one) => sum + one, 0);
+    return M(pp * own, groups > 1 ? last(stage, groups) - last(stage, groups - 1) : 0);
+  });
+  return [M(...end), M(...longest)];
 }
 
 function interleaved_time(count, pp, chunks, ...work) {
@@ -185,9 +191,9 @@ function interleaved_time(count, pp, chunks, ...work) {
       return M(even + more * layers[way] + attention * layers[2 + way], 0);
     }),
   );
-  const least = L(M(F(count / pp), 1), 3);
-  const [done, longer] = [least, least + 1].map((n) => interleaved_run(pp, chunks, n, times));
-  return done + (count / pp - least) * (longer - done);
+  const least = L(M(F(count / pp), 1), 4);
+  const [done, further] = interleaved_run(pp, chunks, least, times);
+  return done + (count / pp - least) * further;
 }
 
 // The same for all of a cluster's plans: what was asked last is known.
