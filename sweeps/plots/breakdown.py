@@ -380,16 +380,13 @@ def draw_presets(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
 def _fill(
     axis: Axes, values: Floats, axes: Mapping[str, Floats], labels: tuple[bool, bool]
 ) -> None:
-    from matplotlib.patches import Rectangle
+    from matplotlib.colors import to_rgb
 
-    for row, line in enumerate(values.tolist()):
-        for column, value in enumerate(line):
-            box = Rectangle((column - 0.5, row - 0.5), 1.0, 1.0, facecolor=_colour(value), lw=0)
-            axis.add_patch(box)
-            size = use().note - 1.5
-            axis.text(column, row, f"{value:.2f}", ha="center", va="center", size=size, color=INK)
-    axis.set_xlim(-0.5, values.shape[1] - 0.5)
-    axis.set_ylim(-0.5, values.shape[0] - 0.5)
+    colours = [[to_rgb(_colour(value)) for value in line] for line in values.tolist()]
+    axis.imshow(colours, aspect="auto", origin="lower")
+    for (row, column), value in np.ndenumerate(values):
+        size = use().note - 1.5
+        axis.text(column, row, f"{value:.2f}", ha="center", va="center", size=size, color=INK)
     axis.grid(visible=False)
     axis.tick_params(length=0)
     x = [_short(v) if labels[0] else "" for v in axes["tokens"]]

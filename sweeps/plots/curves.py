@@ -312,7 +312,9 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
     plot = prepare(figure, view, panels)
     alone = len(panels) == 1
     beside = alone and not use().column
-    ends = _ends(plot, plain(figure["y"])) if beside else []
+    samples = _samples(plot, plain(figure["y"]))
+    # A single line needs no name.
+    ends = [End(*one) for one in samples] if beside and len(samples) > 1 else []
     width, height = panel_size(len(panels))
     height = max(height, use().scale * _LABEL_HEIGHT * len(ends))
     drawing = _drawing(figure, view, plot, (width, height))
@@ -327,7 +329,8 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
         ylabel=drawing.yaxis.label,
         panel=(width, height),
     )
-    legend = Legend() if beside else _legend(plot, plain(figure["y"]))
+    named = not beside and (len(samples) > 1 or any(line.label for line in plot.lines))
+    legend = Legend([(label, look) for label, _, _, look in samples] if named else ())
     made = frame(sheet, legend)
     for index, axes in enumerate(made.axes):
         _draw_panel(drawing, axes, index, made)
@@ -537,26 +540,18 @@ def _drawing(figure: Figure, view: View, plot: Plot, panel: tuple[float, float])
     return _Drawing(plot, xaxis, yaxis, scale, bool(affine))
 
 
-def _legend(plot: Plot, y: str) -> Legend:
-    """Return the legend of several panels; a single line in each needs none."""
-    if len(plot.lines) == 1 and not plot.lines[0].label and len(plot.bounds) != 1:
-        return Legend()
-    samples = [(line.label or y, stroke(line)) for line in plot.lines]
-    if len(plot.bounds) == 1:
-        samples.append((plot.bound, {**_BOUND, "color": BOUND}))
-    return Legend(samples)
+Named = tuple[str, NDArray[np.float64], NDArray[np.float64], dict[str, Any]]
 
 
-def _ends(plot: Plot, y: str) -> list[End]:
-    """Return the lines that get their names at their ends; a single line needs none."""
-    ends = [
-        End(line.label or y, plot.x, plot.curves[0, number], stroke(line))
+def _samples(plot: Plot, y: str) -> list[Named]:
+    """Return the lines of the first panel with names, and the bound where all have one."""
+    named = [
+        (line.label or y, plot.x, plot.curves[0, number], stroke(line))
         for number, line in enumerate(plot.lines)
     ]
-    if len(plot.bounds) == 1 and np.isfinite(plot.bounds[0].values[0]).any():
-        look = {**_BOUND, "color": BOUND}
-        ends.append(End(plot.bound, plot.x, plot.bounds[0].values[0], look))
-    return ends if len(ends) > 1 else []
+    if len(plot.bounds) == 1 and np.isfinite(plot.bounds[0].values).any():
+        named.append((plot.bound, plot.x, plot.bounds[0].values[0], {**_BOUND, "color": BOUND}))
+    return named
 
 
 def _draw_panel(drawing: _Drawing, axes: Axes, index: int, made: Frame) -> None:

@@ -488,7 +488,21 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
         high = np.where(inner, _BAR / 2, _BAR)[there]
         axes.barh(places[there], values[there], height=high, zorder=2.0, **look)
         axes.barh(places[inner], values[inner], height=_BAR / 2, zorder=2.5, **look)
-    _write_moved(axes, shown, texts)
+    # At its ends what a bar is: of two on one side the longer one's.
+    for index, pair in enumerate(np.nan_to_num(np.transpose(shown)).tolist()):
+        for side in (-1.0, 1.0):
+            which = int(np.argmax(side * np.array(pair)))
+            if side * pair[which] > 0.0:
+                axes.annotate(
+                    texts[which][index],
+                    (pair[which], index),
+                    (4 * side, 0),
+                    textcoords="offset points",
+                    ha="left" if side > 0 else "right",
+                    va="center",
+                    size=use().note,
+                    color=MUTED,
+                )
     value.apply(axes, "x")
     axes.axvline(0.0, color=INK, linewidth=0.8)
     axes.set_ylim(len(places) - 0.5, -0.5)
@@ -509,26 +523,6 @@ def _moved_texts(
             for place in np.flatnonzero(~np.isclose(points, factor * values, rtol=1e-9, atol=0.0)):
                 row[place] += f" at {number(float(points[place]))}"
     return texts
-
-
-def _write_moved(
-    axes: Axes, shown: Sequence[NDArray[np.float64]], texts: Sequence[Sequence[str]]
-) -> None:
-    """Write at the ends of bars what they are: of two on one side the longer one's."""
-    for index, pair in enumerate(zip(*shown, strict=True)):
-        for side in (-1.0, 1.0):
-            own = max((value * side, which) for which, value in enumerate(np.nan_to_num(pair)))
-            if own[0] > 0.0:
-                axes.annotate(
-                    texts[own[1]][index],
-                    (side * own[0], index),
-                    (4 * side, 0),
-                    textcoords="offset points",
-                    ha="left" if side > 0 else "right",
-                    va="center",
-                    size=use().note,
-                    color=MUTED,
-                )
 
 
 def _constants(view: View, dim: str, chosen: NDArray[np.int64]) -> list[str]:
