@@ -46,24 +46,7 @@ def placed(test: LogTest, hardware: str = "dgx-h100", **defaults: int) -> Placed
 
 @pytest.mark.parametrize(
     ("cells", "wrong"),
-    [
-        ("float     sum      -1   100.00   10.49   18.35      0   102.00   10.28   17.99      0",
-         (0.0, 0.0)),
-        ("float     sum      -1   100.00   10.49   18.35          102.00   10.28   17.99       ",
-         (math.nan, math.nan)),
-        ("float     sum      -1   100.00   10.49   18.35          102.00   10.28   17.99      3",
-         (math.nan, 3.0)),
-        ("float     sum      -1   100.00   10.49   18.35      7   102.00   10.28   17.99       ",
-         (7.0, math.nan)),
-        ("float              -1   100.00   10.49   18.35      0   102.00   10.28   17.99      0",
-         (0.0, 0.0)),
-        ("float                   100.00   10.49   18.35      0   102.00   10.28   17.99      0",
-         (0.0, 0.0)),
-        ("float                   100.00   10.49   18.35          102.00   10.28   17.99      5",
-         (math.nan, 5.0)),
-        ("float     sum      -1   100.00   10.49   18.35    N/A   102.00   10.28   17.99    N/A",
-         (math.nan, math.nan)),
-    ],
+    examples(__file__, "blank_cells"),
 )  # fmt: skip
 def test_blank_cells(cells: str, wrong: tuple[float, float]) -> None:
     text = f"{HEADINGS.format('#wrong')}     1048576        262144     {cells}\n"

@@ -263,12 +263,7 @@ PAIRS = [
     (
         "python3 -m MaxText.train base.yml model_name=llama3.1-70b per_device_batch_size=4 "
         "ici_fsdp_parallelism=-1 max_target_length=8192 compile_topology=v6e-256",
-        {
-            "model": "llama3-70b",
-            "hardware": "tpu-v6e",
-            "world_size": 256,
-            "global_batch_size": 1024,
-        },
+        keyed("model=llama3-70b hardware=tpu-v6e world_size=256 global_batch_size=1024"),
     ),
     (
         "torchrun --nproc_per_node=8 pretrain.py trainer.num_nodes=4 trainer.devices=8 "

@@ -382,58 +382,10 @@ def test_sizes_of_a_mesh(given: dict[str, Any], sizes: tuple[int, int, int]) -> 
 
 
 RING = network("ring", 8)
-NODES = {"num_gpus": 16, "gpus_per_node": 4, **LEVELS}
 
 
 @pytest.mark.parametrize(
-    ("kind", "other", "text"),
-    [
-        ("star", {}, "topology = 'star': is unknown; one of ring, tree"),
-        ("ring", {"num_gpus": 0}, "ranks = 0.0: out of range; must be a whole number, 1 or more"),
-        ("ring", {"num_gpus": 2.5}, "ranks = 2.5: out of range; must be a whole number, 1 or more"),
-        ("ring", {"num_gpus": np.nan}, "ranks = nan: out of range"),
-        (
-            "ring",
-            {"num_gpus": np.inf},
-            "ranks = inf: out of range; must be a whole number, 1 or more",
-        ),
-        ("torus", {"num_gpus": np.inf}, "ranks = inf: out of range"),
-        ("mesh", {"num_gpus": -4}, "ranks = -4.0: out of range; must be a whole number, 1 or more"),
-        ("mesh", {"num_gpus": np.nan}, "ranks = nan: out of range"),
-        ("mesh", {"mesh_nx": 0}, "mesh_nx = 0.0: out of range; must be a whole number, 1 or more"),
-        ("ring", {"bandwidth": 0.0}, "bandwidth = 0.0: out of range; must be above 0"),
-        ("ring", {"latency": -1.0}, "latency = -1.0: out of range; must be 0 or more"),
-        ("ring", {"latency": None}, "a ring network needs latency"),
-        ("ring", {"colour": 1.0}, "a network has no 'colour'"),
-        (
-            "mesh",
-            {"mesh_nx": 2, "mesh_ny": 3},
-            "ranks = 8.0, mesh_nx = 2.0, mesh_ny = 3.0, mesh_nz = 1.0: mesh_nx x mesh_ny",
-        ),
-        (
-            "mesh",
-            {"mesh_nx": 3},
-            "mesh_nx x mesh_nz = 3.0: doesn't divide the 8.0 ranks; a divisor",
-        ),
-        ("mesh", {"dimensions": 4}, "dimensions = 4: a mesh or torus has 1, 2 or 3"),
-        (
-            "hierarchical",
-            {**NODES, "gpus_per_node": 3},
-            "gpus_per_node = 3.0: gpus_per_node must divide the number",
-        ),
-        ("hierarchical", {**NODES, "inter_latency": None}, "network needs inter_latency"),
-        ("hierarchical", {**NODES, "nodes_per_pod": 2}, "needs pod_bandwidth, pod_latency"),
-        (
-            "hierarchical",
-            {**NODES, "nodes_per_pod": 3, "pod_bandwidth": 1.0, "pod_latency": 1.0},
-            "nodes_per_pod = 3.0: nodes_per_pod must divide the number of nodes",
-        ),
-        (
-            "hierarchical",
-            {**NODES, "oversubscription": 0.5},
-            "oversubscription = 0.5: out of range",
-        ),
-    ],
+    ("kind", "other", "text"), examples(__file__, "a_wrong_network_is_refused")
 )
 def test_a_wrong_network_is_refused(kind: str, other: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 (the text is compared below)

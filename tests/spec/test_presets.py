@@ -220,14 +220,10 @@ def test_a_broken_preset_is_refused_whole(tmp_path: Path) -> None:
 
 def test_deepspeed_holds_two_buckets_and_recomputes_nothing() -> None:
     """Its documented defaults; what is given by hand goes before them."""
-    given = {
-        "model": "llama2-7b",
-        "hardware": "dgx-a100",
-        "world_size": 16,
-        "framework": "deepspeed",
-        "global_batch_size": 16,
-        "sequence_length": 2048,
-    }
+    given = keyed(
+        "model=llama2-7b hardware=dgx-a100 world_size=16 framework=deepspeed global_batch_size=16 "
+        "sequence_length=2048"
+    )
     wanted = ["peak_bucket_memory", "peak_recompute_activation_memory"]
 
     def memory(**more: Any) -> list[float]:
