@@ -31,8 +31,14 @@ MOVING = {
     "flat": "flat",
     "chooses": "free",
 }
-# Kinds that an input may have beside: nothing where it is 0; never below it; never above it.
-BESIDE = ("zero", "least", "most")
+# Kinds that an input may have beside, each with what it says: limits, and bounds.
+BESIDE = {
+    "zero": "0 where one is 0:",
+    "alone": "0 where one is 1:",
+    "hidden": "0 where all hides, wholly and for long enough, behind",
+    "least": "never below",
+    "most": "never above",
+}
 # What each algorithm of a collective has, on every network (``tests/overhead/test_laws.py``).
 OF_ALGORITHMS = (
     "time never falls with message size, latency or oversubscription",
@@ -51,7 +57,7 @@ class Law:
     moving : mapping of str to str
         For each input how the formula moves with it: a kind of `MOVING` or ``power N``.
     beside : mapping of str to tuple of str
-        For ``zero``, ``least`` and ``most`` the inputs of which each holds.
+        For each kind of `BESIDE` the inputs of which it holds; ``hidden`` holds of all at once.
     free : mapping of str to str
         Inputs in which it has no direction, with the reason.
     at : tuple of str
@@ -109,11 +115,7 @@ class Law:
                 yield f"{word} {', '.join(kinds.pop(kind))}"
         for kind, names in kinds.items():
             yield f"proportional to the {kind} of {', '.join(names)}"
-        for kind, word in (
-            ("zero", "0 where one is 0:"),
-            ("least", "never below"),
-            ("most", "never above"),
-        ):
+        for kind, word in BESIDE.items():
             if kind in self.beside:
                 yield f"{word} {', '.join(self.beside[kind])}"
         alike: dict[str, list[str]] = {}

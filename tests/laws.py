@@ -7,7 +7,7 @@ One call of a kernel evaluates all moves of all its inputs at all points.  What 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -25,6 +25,7 @@ POINTS, WIDTH = 32, 2
 INPUTS = 40
 BYTES = POINTS * WIDTH * INPUTS
 ROUNDING = 1e-9
+LONG = 1e12  # Longer than all that is drawn
 # Factors by which numbers move, and steps of whole ones; the first two are equally far apart.
 FACTORS = (1.5, 2.0, 7.0, 300.0)
 STEPS = (1.0, 2.0, 7.0, 60.0)
@@ -154,6 +155,21 @@ def breaks_line(moves: Moves, name: str, above: float | None = None) -> bool:
         return bool(((c != a) & (abs(fb - line) > 1e-8 * size)).any())
 
 
+def breaks_limit(moves: Moves, ends: Mapping[str, float]) -> bool:
+    """Return whether the formula isn't 0 where inputs have some values."""
+    points = [
+        np.full_like(values, ends[name]) if name in ends else values
+        for name, values in moves.points.items()
+    ]
+    with np.errstate(all="ignore"):
+        return bool((np.asarray(moves.formula.kernel(*points)) != 0.0).any())
+
+
+def breaks_hidden(moves: Moves, names: tuple[str, ...]) -> bool:
+    """Return whether something shows where all that it hides behind is whole, or takes long."""
+    return breaks_limit(moves, {name: min(VOCABULARY[name].maximum, LONG) for name in names})
+
+
 def breaks_order(moves: Moves, name: str, kind: str) -> bool:
     """Return whether the formula is below an input that it is never below (above: likewise)."""
     x, f, ways, after = moves.of(name)
@@ -166,6 +182,22 @@ def breaks_order(moves: Moves, name: str, kind: str) -> bool:
     k = list(moves.points).index(name)
     further[1 + MOVES * k : 1 + MOVES * (k + 1)] = False
     return bool(below.any() or further.any())
+
+
+BREAKS: dict[str, Callable[[Moves, tuple[str, ...]], bool]] = {
+    "zero": lambda moves, names: breaks_zero(moves, *names),
+    "alone": lambda moves, names: breaks_limit(moves, dict.fromkeys(names, 1.0)),
+    "hidden": breaks_hidden,
+    "least": lambda moves, names: breaks_order(moves, *names, "least"),
+    "most": lambda moves, names: breaks_order(moves, *names, "most"),
+}
+BROKEN = {
+    "zero": "is not 0 where 0 is",
+    "alone": "is not 0 where 1 is",
+    "hidden": "is not hidden behind",
+    "least": "passes its least",
+    "most": "passes its most",
+}
 
 
 def faults(formula: Formula, law: Law, data: bytes) -> Iterator[str]:
@@ -188,10 +220,9 @@ def faults(formula: Formula, law: Law, data: bytes) -> Iterator[str]:
         if kind.startswith("linear") and breaks_line(moves, name, above):
             yield f"is not linear in {name}"
     for kind, names in law.beside.items():
-        for name in names:
-            wrong = breaks_zero(moves, name) if kind == "zero" else breaks_order(moves, name, kind)
-            if wrong:
-                yield {"zero": "is not 0 where 0 is"}.get(kind, f"passes its {kind}") + f" {name}"
+        for some in [names] if kind == "hidden" else [(name,) for name in names]:
+            if BREAKS[kind](moves, some):
+                yield f"{BROKEN[kind]} {', '.join(some)}"
     yield from unit_faults(formula, moves)
 
 

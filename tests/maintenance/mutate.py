@@ -293,16 +293,20 @@ def main() -> None:
     read.add_argument("--package", default="", help="this one's mutants alone are drawn")
     options = read.parse_args()
     found: dict[str, Counter[str]] = {}
-    drawn = drawn_mutants(options.count, options.seed, options.package)
-    results = [(mutant, *verdict(mutant, changed)) for mutant, changed in drawn]
-    living = [mutant for mutant, result, _ in results if result == LIVES and not options.laws]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        noticed = dict(zip(living, pool.map(noticed_by_tests, living), strict=True))
-    for mutant, result, why in results:
-        last = VALUES if noticed.get(mutant) else result
-        found.setdefault(mutant.package, Counter())[last] += 1
-        if last in (LIVES, SAME):
-            print(f"{last}: {mutant}  [{shorten(why, 80)}]", flush=True)
+    living = []
+    for mutant, changed in drawn_mutants(options.count, options.seed, options.package):
+        result, why = verdict(mutant, changed)
+        found.setdefault(mutant.package, Counter())[result] += 1
+        if result in (SAME, LIVES):
+            print(f"{result}: {mutant}  [{shorten(why, 80)}]", flush=True)
+        if result == LIVES:
+            living.append(mutant)
+    if not options.laws:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            noticed = zip(living, pool.map(noticed_by_tests, living), strict=True)
+            for mutant in (one for one, is_noticed in noticed if is_noticed):
+                print(f"noticed by tests: {mutant}", flush=True)
+                found[mutant.package] += Counter({VALUES: 1, LIVES: -1})
     every = sum(found.values(), Counter())
     print(f"\n{'package':15}" + "".join(f"{one:>10}" for one in ALL))
     for name, counts in [*sorted(found.items()), ("all", every)]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -158,3 +159,8 @@ def test_the_check_finds_what_is_wrong() -> None:
     assert "moves with bandwidth" in wrong_by(lambda m, b: m / b, "flat: bandwidth")
     assert "is not linear" in wrong_by(lambda m, b: m**2 / b, "linear: message_bytes")
     assert "is not 0 where 0 is" in wrong_by(lambda m, b: (m + 1) / b, "zero: message_bytes")
+    assert "is not 0 where 1 is" in wrong_by(lambda m, b: m / b, "alone: message_bytes")
+    assert "is not 0 where 1 is" not in wrong_by(lambda m, b: (m - 1) / b, "alone: message_bytes")
+    assert "is not hidden behind" in wrong_by(lambda m, b: m / b, "hidden: bandwidth")
+    hidden = wrong_by(lambda m, b: np.maximum(m - b, 0.0), "hidden: bandwidth")
+    assert "is not hidden behind" not in hidden
