@@ -7,12 +7,16 @@ chunks and power limits; and asks for times, memory, communication, energy, fail
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, reject, settings
 
 import sweeps
+from overhead.arrays import NAMESPACES
 from overhead.step.parts import PARTS
+from sweeps.engine.evaluate import limits_of
 from sweeps.errors import InputError
 from sweeps.job import Job
 from tests.answers import Case, cases
@@ -30,6 +34,14 @@ TOTALS = tuple(
 )
 ASKED = tuple(dict.fromkeys((*TOTALS, *PARTS, *SHARES)))
 ROUNDING = 1e-12
+# What is 0 where there is one rank, stage or copy.
+ALONE = {
+    ("tp",): ("exposed_tp_time",),
+    ("cp",): ("exposed_cp_time",),
+    ("ep",): ("exposed_ep_time",),
+    ("pp",): ("exposed_pp_time", "bubble_time", "tied_all_reduce_backward_time"),
+    ("dp", "cp"): ("exposed_dp_time",),
+}
 
 
 def job_of(case: Case, quantities: tuple[str, ...] = ASKED) -> Job:
@@ -69,6 +81,10 @@ def test_nothing_is_negative_and_parts_are_the_whole(case: Case) -> None:
     shares = sum(values[name] for name in SHARES)
     np.testing.assert_allclose(shares[known], 1.0, rtol=ROUNDING)
     assert (values["mfu"][known] <= 1.0).all()
+    for degrees, names in ALONE.items():
+        size = np.prod([[dict(plan)[degree] for plan in case.plans] for degree in degrees], axis=0)
+        for name in names:
+            assert not values[name][known & (size == 1.0)].any(), name
 
 
 @QUIET
@@ -90,3 +106,16 @@ def test_a_stored_answer_is_computed_again(case: Case) -> None:
     assert set(TOTALS) <= set(dataset.data_vars)
     for name in dataset.data_vars:
         np.testing.assert_array_equal(again[name].to_numpy(), dataset[name].to_numpy(), name)
+
+
+@pytest.mark.thorough
+@settings(QUIET, max_examples=max(FEW // 2, 1))
+@given(case=cases())
+def test_arrays_of_the_standard_have_the_same_numbers(case: Case) -> None:
+    """Whatever library's arrays: here of the array API's strictest."""
+    plain, strict = job_of(case), job_of(case)
+    with mock.patch.dict(NAMESPACES, strict="array_api_strict"):
+        strict.program.limits = limits_of("strict")
+        values = found(strict)
+    for name, value in found(plain).items():
+        np.testing.assert_allclose(values[name], value, rtol=ROUNDING, err_msg=name)
