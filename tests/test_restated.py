@@ -174,6 +174,58 @@ def test_many_steps_values_given_back(question: Question, data: st.DataObject) -
     check(question, data.draw, some=20)
 
 
+PLAN: Question = {
+    "model": "llama3-8b",
+    "tp": 2,
+    "pp": 2,
+    "dp": 4,
+    "global_batch_size": 32,
+    "micro_batch_size": 1,
+    "sequence_length": 4096,
+}
+# Adapters, host memory, parts of a step computed again, limits, runs, mechanisms and hybrids.
+FURTHER: dict[str, Question] = {
+    "adapters": {"lora_rank": 16},
+    "optimizer": {"optimizer_offload": 0.5},
+    "activations": {"offloaded_layers": 2},
+    "blocks": {"recompute": "block", "recompute_layers": 1},
+    "power": {"power_limit": 350.0},
+    "mtp": {"mtp_layers": 1},
+    "run": {"training_tokens": 1e12, "gpu_hour_price": 2.0, "staging_bandwidth": 20e9},
+    "prefetch": {"zero_stage": 3, "pp": 1, "dp_mechanism": "fsdp_prefetch"},
+    "chunks": {
+        "schedule": "interleaved",
+        "virtual_pipeline_size": 2,
+        "tp_mechanism": "userbuffers",
+        "tp": 8,
+        "dp": 2,
+    },
+    "pairs": {
+        "model": "deepseek-v3",
+        "ep": 4,
+        "hardware": "gb200-nvl72",
+        "schedule": "dual_pipe",
+    },
+    "linear": {"model": "qwen3-next-80b-a3b", "ep": 4, "hardware": "mi300x"},
+    "ordered": {
+        "model": "nemotron-3-nano-30b-a3b",
+        "ep": 4,
+        "cp": 2,
+        "context_parallel": "all_gather",
+    },
+}
+
+
+@pytest.mark.thorough_cases(every=3)
+@pytest.mark.parametrize("further", FURTHER)
+def test_all_values_of_a_step_given_back(further: str) -> None:
+    question = {**PLAN, **FURTHER[further]}
+    base = job_of(question)
+    own = taken(base)
+    assert len(own) > 190
+    assert not unlike(numbers(base), numbers(job_of({**question, **own}))), own
+
+
 # Values of which each has changed an answer, and hypothesis might not draw today.
 LINKS = keyed(
     "link=auto mesh_nz=1 intra_latency=8e-7 intra_bandwidth=450e9 inter_latency=2.7e-6 "
