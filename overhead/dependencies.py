@@ -100,15 +100,22 @@ class Dependencies:
 
 
 ALL = -1
-_BITS: dict[str, int] = {}
+
+
+class _Bits(dict[str, int]):
+    """The bit of each name, which has one once it is asked for."""
+
+    def __missing__(self, name: str) -> int:
+        bit = self[name] = 1 << len(self)
+        return bit
+
+
+BIT = _Bits()
 
 
 def bits(names: Iterable[str]) -> int:
     """Return the bits of some names together."""
     found = 0
     for name in names:
-        bit = _BITS.get(name)
-        if bit is None:
-            bit = _BITS[name] = 1 << len(_BITS)
-        found |= bit
+        found |= BIT[name]
     return found

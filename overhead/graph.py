@@ -22,14 +22,13 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any, Protocol
 
 from numpy import float64, ndarray
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Algorithm, Requirement
-from overhead.dependencies import Dependencies, bits
+from overhead.dependencies import BIT, Dependencies
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.quantity import Array
 
@@ -83,7 +82,7 @@ def below(node: Node, known: dict[int, int]) -> int:
     """Return the names of what is given below a node, as bits; `known`: by nodes' keys."""
     found = known.get(node.key)
     if found is None:
-        found = bits((node.name,)) if node.run is None else 0
+        found = BIT[node.name] if node.run is None else 0
         for one in node.inputs:
             own = known.get(one.key)
             found |= below(one, known) if own is None else own
@@ -213,8 +212,10 @@ class Builder:
             )
             self.graph.first = self.graph.first or items
             self.apart = items ^ self.graph.first
-        self._items = [(bits(item[:1]), item) for item in self.apart]
-        self._apart = reduce(operator.or_, (bit for bit, _ in self._items), 0)
+        self._items = [(BIT[item[0]], item) for item in self.apart]
+        self._apart = 0
+        for bit, _ in self._items:
+            self._apart |= bit
         self._views: dict[int, int] = {}
         self._scopes: dict[tuple[Any, ...], Builder] = {}
         # Labels as they are, and of given quantities whether they are: in a circle they come again.

@@ -13,7 +13,7 @@ import numpy as np
 from overhead.arrays import in_numpy, xp
 from overhead.choose import Builder, all_of
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
-from overhead.dependencies import bits
+from overhead.dependencies import BIT
 from overhead.formula import REGISTRY
 from overhead.graph import Missing, Node, below
 from overhead.overlap import mechanisms
@@ -122,7 +122,7 @@ def unknowns(builder: Builder, wanted: Iterable[Node], bit: int) -> Iterator[Not
     for node in wanted if graph.unknown else ():
         found |= below(node, graph.below) & graph.unknown
     for name, node in builder.given.items() if found else ():
-        if bits((name,)) & found and node.given is not None:
+        if BIT[name] & found and node.given is not None:
             yield _note(node, bit, _isnan)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -77,8 +77,9 @@ class Answer:
         """The recommended plan with all its parts, then the best of the next split."""
         best = self.found.best[:1]
         own = best[0].split if best else ""
-        others = [plan for plan in self.found.splits if plan.split != own]
-        return details((*best, *others[:1]), WHOLE)
+        # The next one alone: of hundreds of splits the plans are made when they are asked for.
+        others = (plan for plan in self.found.splits if plan.split != own)
+        return details((*best, *islice(others, 1)), WHOLE)
 
     def table(self, count: int) -> tuple[Detail, ...]:
         """Return the best plan of each of the best splits."""
