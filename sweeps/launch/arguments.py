@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
 from typing import Any
 
 from sweeps.launch.setting import Reading, Setting
 from sweeps.launch.shell import HOLE, Word, parsed
-from sweeps.spec.files import read_rows, shipped
+from sweeps.launch.terms import Key, keys_of
 
 FALSE = frozenset(("false", "no", "off", "0"))
 MOST = 10_000  # layers
@@ -22,36 +20,6 @@ MOST = 10_000  # layers
 AT_LEAST_ONE = frozenset(
     ("tp", "pp", "cp", "ep", "etp", "heads", "micro_batch_size", "sequence_length", "world_size")
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What is known of a setting."""
-
-    value: bool  # Whether a value follows
-    effect: str  # read, small, none, not modelled or refused
-    quantity: str = ""  # The quantity whose number it is, where it is one
-    usual: float = math.nan  # Its number where the file is silent; NaN: none
-
-
-@cache
-def keys_of(framework: str) -> Mapping[str, Key]:
-    """Return the settings that a framework knows."""
-    return {
-        row["argument"]: Key(
-            row["value"] == "1",
-            row["effect"],
-            row.get("quantity") or "",
-            float(row.get("usual") or "nan"),
-        )
-        for row in read_rows(shipped("launch") / f"{framework}.csv")
-    }
-
-
-@cache
-def words_of(framework: str) -> Mapping[str, Any]:
-    """Return what a framework calls things: tables from its words to ours."""
-    return tomllib.loads((shipped("launch") / f"{framework}.toml").read_text(encoding="utf-8"))
 
 
 def arguments(words: Iterable[Word]) -> Iterator[tuple[str, list[str], int]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sweeps.launch import deepspeed, megatron, torchtitan
-from sweeps.launch.arguments import words_of
 from sweeps.launch.settings import LaunchFile, Settings
+from sweeps.launch.terms import terms_of
 from sweeps.search.request import Execution
 
 FRAMEWORKS = (megatron, deepspeed, torchtitan)
@@ -15,7 +15,7 @@ def schedules_of(framework: str) -> tuple[str, ...]:
     known = {
         "megatron-lm": megatron.SCHEDULES,
         "deepspeed": deepspeed.SCHEDULES,
-        "torchtitan": tuple(words_of("torchtitan")["schedules"]),
+        "torchtitan": tuple(terms_of("torchtitan")["schedules"]),
     }
     return known.get(framework, ())
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sweeps.launch.arguments import words_of
 from sweeps.launch.setting import Place, Setting
 from sweeps.launch.shell import Script, Word
+from sweeps.launch.terms import terms_of
 
 JOB = "run_train.sh"  # torchtitan's
 
@@ -34,7 +34,7 @@ def launches(script: Script, file: str) -> list[Launch]:
 def _launch(command: Sequence[Word], script: Script, file: str) -> Launch | None:
     """Return how a command launches a program, or None where it doesn't."""
     names = [word.text.rpartition("/")[2] for word in command]
-    known = words_of("launchers")
+    known = terms_of("launchers")
     if not {*known["launchers"], JOB} & {*names}:
         return None
     place = next((k for k, name in enumerate(names) if name.endswith((".py", JOB))), None)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from overhead.memory.quantities import MODULES
-from sweeps.launch.arguments import words_of
 from sweeps.launch.megatron_model import model_arguments, unsaid_of_model
-from sweeps.launch.read_megatron_model import KEYS
 from sweeps.launch.settings import (
     FIRST_STEPS,
     LaunchFile,
@@ -22,6 +20,7 @@ from sweeps.launch.settings import (
     overlaps,
     recomputed_layers,
 )
+from sweeps.launch.terms import MEGATRON, terms_of
 from sweeps.search.request import Execution
 
 FILE = "megatron-lm.sh"
@@ -102,7 +101,7 @@ def _parallelism(plan: Execution) -> Iterator[str]:
         if overlaps(plan, "tp"):
             yield "--tp-comm-overlap"
     if plan["cp"] > 1.0:
-        kinds = {ours: theirs for theirs, ours in words_of(KEYS)["cp_comm_type"].items()}
+        kinds = {ours: theirs for theirs, ours in terms_of(MEGATRON)["cp_comm_type"].items()}
         yield f"--cp-comm-type {kinds[plan.labels['context_parallel']]}"
         if plan.labels["context_parallel"] == "mixed":
             sizes = f"{plan['ulysses_ranks']:g} {plan['ring_ranks']:g}"
@@ -110,7 +109,7 @@ def _parallelism(plan: Execution) -> Iterator[str]:
     if plan.routed:
         yield f"--expert-model-parallel-size {plan['ep']:g}"
         yield f"--expert-tensor-parallel-size {plan['etp']:g}"
-        yield from words_of(KEYS)["dispatchers"][plan.labels["dispatcher"]]
+        yield from terms_of(MEGATRON)["dispatchers"][plan.labels["dispatcher"]]
         yield "--moe-grouped-gemm"
         if overlaps(plan, "ep"):
             yield "--overlap-moe-expert-parallel-comm"
@@ -181,7 +180,7 @@ def _sharding(plan: Execution) -> Iterator[str]:
     if stage >= 1.0:
         yield "--use-distributed-optimizer"
     if stage >= 2.0:
-        strategies = {ours: theirs for theirs, ours in words_of(KEYS)["sharding"].items()}
+        strategies = {ours: theirs for theirs, ours in terms_of(MEGATRON)["sharding"].items()}
         yield "--use-megatron-fsdp"
         yield f"--data-parallel-sharding-strategy {strategies[stage]}"
         yield "--ckpt-format fsdp_dtensor"
@@ -215,8 +214,8 @@ def _precision(plan: Execution) -> Iterator[str]:
     yield "--fp16" if precision == "fp16" else "--bf16"
     if precision == "fp4":
         yield "--fp4-format e2m1"
-    elif recipe := words_of(KEYS)["fp8_recipes"].get(precision):
-        recipe = words_of(KEYS)["fp8_scalings"].get(plan.labels.get("fp8_scaling"), recipe)
+    elif recipe := terms_of(MEGATRON)["fp8_recipes"].get(precision):
+        recipe = terms_of(MEGATRON)["fp8_scalings"].get(plan.labels.get("fp8_scaling"), recipe)
         yield f"--fp8-format {'e4m3' if recipe == 'mxfp8' else 'hybrid'}"
         yield f"--fp8-recipe {recipe}"
     if "fp8_parameters" in options_of(plan):
@@ -243,13 +242,13 @@ def _software(plan: Execution) -> Iterator[str]:
     kernel = plan.labels["attention_kernel"]
     backend = "fused" if kernel == "cudnn" else "unfused" if kernel == "unfused" else "flash"
     yield f"--attention-backend {backend}"
-    if kind := words_of(KEYS)["losses"].get(plan.labels["loss"]):
+    if kind := terms_of(MEGATRON)["losses"].get(plan.labels["loss"]):
         yield from ("--cross-entropy-loss-fusion", f"--cross-entropy-fusion-impl {kind}")
     if "deterministic" in options_of(plan):
         yield "--deterministic-mode"
     if "cuda_graphs" in options_of(plan):
         yield "--cuda-graph-impl full_iteration"
-    known = words_of(KEYS)["graphs"]
+    known = terms_of(MEGATRON)["graphs"]
     graphs = [modules for option, modules in known.items() if option in options_of(plan)]
     if graphs:
         yield "--cuda-graph-impl transformer_engine"
@@ -268,5 +267,5 @@ def _unsaid(plan: Execution) -> Iterator[str]:
             yield f"{layers} layers in {_chunks(plan)} chunks need a layout of your own"
     if plan.labels["recompute"] in ("full_early_stop", "per_op"):
         yield f"it has no recomputation {plan.labels['recompute']}"
-    if plan.labels["loss"] not in words_of(KEYS)["losses"]:
+    if plan.labels["loss"] not in terms_of(MEGATRON)["losses"]:
         yield f"it has no loss {plan.labels['loss']}"

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from overhead.model.order import pattern_of
-from sweeps.launch.arguments import keys_of, words_of
-from sweeps.launch.read_megatron_model import KEYS, LATENT_HEADS, LINEAR_ATTENTION, STATE_SPACE
+from sweeps.launch.terms import MEGATRON, keys_of, terms_of
 from sweeps.search.request import Execution
 
 # Arguments of quantities that are said where they are above 0.
@@ -42,20 +41,20 @@ def model_arguments(plan: Execution) -> list[str]:
     lines += [*_attention(plan), *_layers(plan), *_hybrid(plan)]
     if plan.routed:
         lines += _experts(plan)
-    declared = keys_of(KEYS)
+    declared = keys_of(MEGATRON)
     lines += _numbers(plan, *(flag for flag in NUMBERS if declared[flag].quantity in given))
     return lines
 
 
 def _numbers(plan: Execution, *flags: str) -> Iterator[str]:
     """Yield arguments that are a quantity's number, as the reader's table declares them."""
-    declared = keys_of(KEYS)
+    declared = keys_of(MEGATRON)
     yield from (f"{flag} {plan[declared[flag].quantity]:.0f}" for flag in flags)
 
 
 def unsaid_of_model(plan: Execution) -> Iterator[str]:
     """Yield what a model has that these arguments don't say."""
-    for name, words in words_of(KEYS)["unsaid"].items():
+    for name, words in terms_of(MEGATRON)["unsaid"].items():
         if plan.given.get(name, 0.0) > 0.0:
             yield f"the model's {words}"
     if plan.given.get("layer_norms", 2.0) > 2.0:
@@ -69,7 +68,7 @@ def unsaid_of_model(plan: Execution) -> Iterator[str]:
 def _attention(plan: Execution) -> Iterator[str]:
     if plan["kv_lora_rank"] > 0.0:
         yield "--multi-latent-attention"
-        yield from _numbers(plan, "--kv-lora-rank", *LATENT_HEADS)
+        yield from _numbers(plan, "--kv-lora-rank", *terms_of(MEGATRON)["numbers"]["latent_heads"])
         yield "--qk-layernorm"
     else:
         yield f"--kv-channels {plan['head_size']:.0f}"
@@ -129,13 +128,13 @@ def _hybrid(plan: Execution) -> Iterator[str]:
         return
     if plan.given.get("mamba", 0.0) > 0.0:
         yield f"--hybrid-layer-pattern '{pattern_of(plan.given)}'"
-        yield from _numbers(plan, *STATE_SPACE)
+        yield from _numbers(plan, *terms_of(MEGATRON)["numbers"]["state_space"])
         return
     yield "--experimental-attention-variant gated_delta_net"
     every = plan["layers"] / max(plan["layers"] - linear, 1.0)
     freq = f"{every:.0f}" if every.is_integer() else f"'({_runs(pattern_of(plan.given))})'"
     yield f"--linear-attention-freq {freq}"
-    yield from _numbers(plan, *LINEAR_ATTENTION)
+    yield from _numbers(plan, *terms_of(MEGATRON)["numbers"]["linear_attention"])
 
 
 def _runs(pattern: str) -> str:

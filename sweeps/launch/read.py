@@ -14,10 +14,9 @@ from sweeps.launch import (
     read_hugging_face,
     read_maxtext,
     read_megatron,
-    read_megatron_model,
     read_torchtitan,
 )
-from sweeps.launch.arguments import Override, Settings, keys_of
+from sweeps.launch.arguments import Override, Settings
 from sweeps.launch.documents import json_settings, toml_settings, typed, yaml_settings
 from sweeps.launch.hugging_face_files import (
     MODEL,
@@ -36,6 +35,7 @@ from sweeps.launch.named_files import beside, text_of
 from sweeps.launch.python_config import Calls
 from sweeps.launch.setting import Place, Reading, Setting
 from sweeps.launch.shell import Script, Word, read_script
+from sweeps.launch.terms import MEGATRON, keys_of
 from sweeps.spec.files import is_file
 
 # A command with fewer of a framework's arguments isn't taken for one of it.
@@ -273,7 +273,7 @@ def _of_command(
 ) -> Reading | None:
     """Read a command by the framework whose arguments it has most of."""
     file = path.name
-    megatron, hugging = keys_of(read_megatron_model.KEYS), keys_of(read_hugging_face.KEYS)
+    megatron, hugging = keys_of(MEGATRON), keys_of(read_hugging_face.KEYS)
     settings = [*read_megatron.settings_of(launch.words, file)]
     theirs = [*read_hugging_face.settings_of(launch.words, file)]
     if (job := _of_job(launch, script, path, overrides)) is not None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isnan
 
-from sweeps.launch.arguments import Settings, keys_of, words_of
-from sweeps.launch.read_megatron_model import KEYS as ARGUMENTS
+from sweeps.launch.arguments import Settings
 from sweeps.launch.setting import Place, Reading, Setting
+from sweeps.launch.terms import MEGATRON, keys_of, terms_of
 
 FORMAT = "Megatron-Bridge YAML"
 VERSION = "Megatron-Bridge @067f987df"
@@ -22,7 +22,7 @@ NODES, DEVICES = ("trainer.num_nodes", "num_nodes"), ("trainer.devices", "device
 
 def arguments_of(settings: list[Setting], reading: Reading) -> Iterator[Setting]:
     """Yield a recipe's fields as Megatron-LM's arguments; of the rest say what becomes of it."""
-    known, words = keys_of(ARGUMENTS), words_of(KEYS)
+    known, words = keys_of(MEGATRON), terms_of(KEYS)
     names = {setting.name for setting in settings}
     for setting in settings:
         field = setting.name.rpartition(".")[2]
@@ -72,7 +72,7 @@ def _implied(names: set[str], settings: list[Setting], reading: Reading) -> Iter
 
 
 def _mixed(setting: Setting, reading: Reading) -> Iterator[Setting]:
-    mixed = words_of(KEYS)["mixed_precision"]
+    mixed = terms_of(KEYS)["mixed_precision"]
     known = mixed.get(str(setting.value))
     if known is None:
         reading.fault(setting, str(setting.value), f"isn't known; {', '.join(mixed)} are")

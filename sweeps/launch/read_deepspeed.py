@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from math import isnan, nan
 
-from sweeps.launch.arguments import Settings, keys_of, words_of
+from sweeps.launch.arguments import Settings
 from sweeps.launch.setting import Setting
+from sweeps.launch.terms import keys_of, terms_of
 
 FORMAT = "DeepSpeed JSON"
 VERSION = "DeepSpeed 0.19.6"
@@ -31,7 +32,7 @@ def read_config(settings: Settings, *, beside: bool = False) -> None:
     reading.version = reading.version or VERSION
     for setting in list(settings.by_name.values()):
         if setting.value == AUTO:
-            if not beside and setting.name.rpartition(".")[2] not in words_of(KEYS)["auto_free"]:
+            if not beside and setting.name.rpartition(".")[2] not in terms_of(KEYS)["auto_free"]:
                 wrong = "comes from Hugging Face's arguments, which stand beside no file here"
                 reading.fault(setting, AUTO, f"{wrong}; give a value")
             del settings.by_name[setting.name]

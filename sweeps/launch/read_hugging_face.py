@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isnan, nan
 from pathlib import Path
 
-from sweeps.launch.arguments import FALSE, Settings, arguments, keys_of, words_of
+from sweeps.launch.arguments import FALSE, Settings, arguments
 from sweeps.launch.setting import Place, Setting
 from sweeps.launch.shell import Word
+from sweeps.launch.terms import keys_of, terms_of
 
 FORMAT = "Hugging Face arguments"
 ACCELERATE = "Accelerate YAML"
@@ -66,7 +67,7 @@ def read_training(settings: Settings, *, zero: bool) -> None:
     word = settings.text(*names[:2], default="sdpa")
     if names[2] in settings:
         word = "flash_attention_2"
-    kernel = words_of(KEYS)["attn_implementation"].get(word, "flash_2")
+    kernel = terms_of(KEYS)["attn_implementation"].get(word, "flash_2")
     settings.take("attention_kernel", kernel, *names, why="attention by sdpa")
     names = ("use_liger_kernel", "use_liger", "enable_liger_kernel")
     if any(name in settings for name in names):
@@ -138,7 +139,7 @@ def _precision(settings: Settings, *, zero: bool) -> None:
     if "recipe" in settings.reading.given:
         settings.find("optim")
         return
-    if recipe := words_of(KEYS)["optim"].get(optimizer):
+    if recipe := terms_of(KEYS)["optim"].get(optimizer):
         settings.take("recipe", recipe, "optim")
     elif held == "bfloat16":
         note = "weights and states in 16 bits, no master copy"
@@ -177,7 +178,7 @@ def _sharding(settings: Settings) -> None:
     strategy = settings.text(f"{table}fsdp_sharding_strategy", default="FULL_SHARD").upper()
     version = settings.text(f"{table}fsdp_version", default="1")
     if kind == "FSDP" or words or f"{table}fsdp_version" in settings.by_name:
-        stage = words_of(KEYS)["fsdp_sharding_strategy"].get(strategy, 3.0)
+        stage = terms_of(KEYS)["fsdp_sharding_strategy"].get(strategy, 3.0)
         if "shard_grad_op" in words:
             stage = 2.0
         if version == "2":
@@ -193,7 +194,7 @@ def _sharding(settings: Settings) -> None:
         )
         node = settings.reading.given.get("gpus_per_node", nan)
         if (
-            strategy in words_of(KEYS)["fsdp_hybrid"] or "hybrid_shard" in words
+            strategy in terms_of(KEYS)["fsdp_hybrid"] or "hybrid_shard" in words
         ) and version == "1":
             settings.take("hsdp_shard_size", node, f"{table}fsdp_sharding_strategy")
         ahead = settings.text(f"{table}fsdp_backward_prefetch", default="NO_PREFETCH").upper()

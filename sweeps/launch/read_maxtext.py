@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from math import isnan, nan, prod
 
-from sweeps.launch.arguments import FALSE, Settings, keys_of, words_of
+from sweeps.launch.arguments import FALSE, Settings
+from sweeps.launch.terms import keys_of, terms_of
 
 FORMAT = "MaxText YAML"
 VERSION = "MaxText @e591f30cb"
@@ -31,7 +32,7 @@ def _model(settings: Settings) -> None:
     name = settings.text("model_name", default="default")
     if "model" in settings.overrides:
         return
-    models = words_of(KEYS)["models"]
+    models = terms_of(KEYS)["models"]
     if name in models:
         settings.take("model", models[name], "model_name")
         return
@@ -69,7 +70,7 @@ def _machine(settings: Settings) -> float:
     text = settings.text("compile_topology")
     slices = settings.number("compile_topology_num_slices", "num_slices", default=1.0)
     found = re.fullmatch(r"([a-z0-9]+)-(\d+)", text)
-    chips = words_of(KEYS)["chips"]
+    chips = terms_of(KEYS)["chips"]
     if found is None or found[1] not in chips:
         if ruled is None:
             settings.reading.asks.append("--gpus")
@@ -116,7 +117,7 @@ def _degrees(settings: Settings, chips: float) -> dict[str, float]:
         settings.take("hsdp_shard_size", shards, *keys["fsdp"])
     if degrees["cp"] > 1.0:
         text = settings.text("context_parallel_strategy", default="all_gather")
-        way = words_of(KEYS)["context_parallel_strategy"].get(text, "all_gather")
+        way = terms_of(KEYS)["context_parallel_strategy"].get(text, "all_gather")
         settings.take("context_parallel", way, "context_parallel_strategy")
     if degrees["tp"] > 1.0:
         together = settings.number("ici_tensor_sequence_parallelism", default=1.0) > 1.0
@@ -151,7 +152,7 @@ def _batch(settings: Settings, degrees: dict[str, float]) -> None:
 def _software(settings: Settings) -> None:
     gpu = settings.text("hardware", default="tpu") in ("gpu", "gpu_multiprocess")
     settings.take("framework", "maxtext+gpu" if gpu else "maxtext", "hardware")
-    words = words_of(KEYS)
+    words = terms_of(KEYS)
     settings.take_word(
         "precision", "quantization", words["quantization"], "", "no quantization: bf16"
     )

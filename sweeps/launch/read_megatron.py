@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, isnan, nan
 
 from overhead.memory.quantities import MODULES
-from sweeps.launch.arguments import Settings, arguments, keys_of, words_of
-from sweeps.launch.read_megatron_model import KEYS, read_model
+from sweeps.launch.arguments import Settings, arguments
+from sweeps.launch.read_megatron_model import read_model
 from sweeps.launch.setting import Place, Setting
 from sweeps.launch.shell import Word
+from sweeps.launch.terms import MEGATRON, keys_of, terms_of
 from sweeps.spec.catalog import load_framework
 
 FORMAT = "Megatron-LM arguments"
@@ -24,7 +25,7 @@ VERSION = "Megatron-LM @d98e8a64dd"
 
 def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
     """Yield a command line's arguments, with beginnings of names as argparse takes them."""
-    known = keys_of(KEYS)
+    known = keys_of(MEGATRON)
     for flag, values, line in arguments(words):
         starts = [name for name in known if name.startswith(flag)]
         name = starts[0] if flag not in known and len(starts) == 1 else flag
@@ -65,11 +66,11 @@ def read_arguments(settings: Settings, world_size: float | None, *, padded: bool
     _offload(settings, degrees["pp"])
     names = dict.fromkeys(options)
     settings.take("framework", "+".join(("megatron-lm", *names)))
-    settings.classify(keys_of(KEYS), _refusal)
+    settings.classify(keys_of(MEGATRON), _refusal)
 
 
 def _refusal(setting: Setting) -> str:
-    renamed = words_of(KEYS)["renamed"]
+    renamed = terms_of(MEGATRON)["renamed"]
     if setting.name in renamed:
         return f"no longer valid in Megatron-LM; {renamed[setting.name]}"
     return "models with several towers or kinds of layers can't be read from arguments"
@@ -204,7 +205,7 @@ def _sharding(settings: Settings, degrees: Mapping[str, float], dp: float) -> It
         strategy = settings.text("--data-parallel-sharding-strategy", default="optim_grads_params")
         settings.take(
             "zero_stage",
-            words_of(KEYS)["sharding"].get(strategy, 3.0),
+            terms_of(MEGATRON)["sharding"].get(strategy, 3.0),
             "--data-parallel-sharding-strategy",
             "--use-megatron-fsdp",
         )
@@ -219,7 +220,7 @@ def _sharding(settings: Settings, degrees: Mapping[str, float], dp: float) -> It
         settings.take("hsdp_shard_size", size, "--num-distributed-optimizer-instances")
     if degrees["cp"] > 1.0:
         kind = settings.text("--cp-comm-type", default="p2p").split()[0]
-        way = words_of(KEYS)["cp_comm_type"].get(kind, "ring")
+        way = terms_of(MEGATRON)["cp_comm_type"].get(kind, "ring")
         settings.take("context_parallel", way, "--cp-comm-type", why="context by p2p")
         if way == "mixed":
             sizes = settings.text("--hierarchical-context-parallel-sizes").split()
@@ -267,7 +268,7 @@ def _precision(settings: Settings) -> Iterator[str]:
         settings.find("--fp4-recipe")
     elif settings.text("--fp8-format"):
         recipe = settings.text("--fp8-recipe", default="delayed")
-        precision = words_of(KEYS)["fp8_recipe"].get(recipe, "fp8")
+        precision = terms_of(MEGATRON)["fp8_recipe"].get(recipe, "fp8")
         settings.take("precision", precision, "--fp8-recipe", "--fp8-format")
         if recipe == "blockwise":
             settings.take("fp8_scaling", "block", "--fp8-recipe")
@@ -327,13 +328,13 @@ def _states(settings: Settings, width: str) -> Iterator[str]:
 
 def _bytes(dtype: str) -> float:
     """Return the bytes of a number of a type, such as ``bf16``."""
-    return float(words_of(KEYS)["bytes"].get(dtype, 4.0))
+    return float(terms_of(MEGATRON)["bytes"].get(dtype, 4.0))
 
 
 def _software(settings: Settings) -> Iterator[str]:
     """Take kernels and graphs, and yield options of the framework."""
     backend = settings.text("--attention-backend", default="auto").rpartition(".")[2]
-    if kernel := words_of(KEYS)["attention_backend"].get(backend):
+    if kernel := terms_of(MEGATRON)["attention_backend"].get(backend):
         version = settings.text("--flash-attention-version")
         if backend == "flash" and version in ("2", "3"):
             kernel = f"flash_{version}"
@@ -347,7 +348,7 @@ def _software(settings: Settings) -> Iterator[str]:
     modules = settings.text("--cuda-graph-modules", "--cuda-graph-scope")
     words = re.findall(r"\w+", modules)
     if graphs != "none" or "--enable-cuda-graph" in settings:
-        options = words_of(KEYS)["cuda_graph_modules"]
+        options = terms_of(MEGATRON)["cuda_graph_modules"]
         yield from [options[word] for word in words if word in options] or ["cuda_graphs"]
     settings.find("--transformer-impl")
 

@@ -12,21 +12,11 @@ from math import isnan
 
 from overhead.model.order import numbers_of
 from sweeps.errors import InputError
-from sweeps.launch.arguments import Settings, keys_of, listed
+from sweeps.launch.arguments import Settings, listed
 from sweeps.launch.setting import Setting
+from sweeps.launch.terms import MEGATRON, keys_of, terms_of
 from sweeps.spec.catalog import load_model
 
-KEYS = "megatron"
-# Flags that are numbers of one kind of layer.
-STATE_SPACE = ("--mamba-num-heads", "--mamba-head-dim", "--mamba-num-groups", "--mamba-state-dim")
-LINEAR_ATTENTION = (
-    "--linear-num-key-heads",
-    "--linear-num-value-heads",
-    "--linear-key-head-dim",
-    "--linear-value-head-dim",
-    "--linear-conv-kernel-dim",
-)
-LATENT_HEADS = ("--qk-head-dim", "--qk-pos-emb-head-dim", "--v-head-dim")
 # Tokenizers that add a token for the end to the size that is given.
 ADDS_END = frozenset(("NullTokenizer", "NullMultimodalTokenizer"))
 # Tokenizers that are one vocabulary's.
@@ -60,7 +50,7 @@ def read_model(settings: Settings, tp: float, *, padded: bool) -> None:
 
 def _needed(settings: Settings, flag: str) -> float:
     """Take a number that has no usual one: who asks gives it where the file doesn't."""
-    value = settings.take_number(keys_of(KEYS)[flag].quantity, flag)
+    value = settings.take_number(keys_of(MEGATRON)[flag].quantity, flag)
     if isnan(value) and flag not in settings.by_name:
         settings.reading.asks.append(flag)
     return value
@@ -103,7 +93,7 @@ def _layers(settings: Settings) -> float:
         settings.take("ffn_size", 0.0, *flags)
     settings.take("mamba", float("M" in order), *flags)
     if "M" in order:
-        settings.take_declared(KEYS, *STATE_SPACE)
+        settings.take_declared(MEGATRON, *terms_of(MEGATRON)["numbers"]["state_space"])
         settings.take("linear_kernel", 4.0, why="a convolution of 4 tokens")
     settings.take("dense_layers", 0.0)
     return mixers
@@ -133,7 +123,7 @@ def _linear(settings: Settings, layers: float) -> None:
     settings.take("mamba", 0.0, "--linear-attention-freq")
     for name, value in numbers_of(order).items():
         settings.take(name, value, "--linear-attention-freq")
-    settings.take_declared(KEYS, *LINEAR_ATTENTION)
+    settings.take_declared(MEGATRON, *terms_of(MEGATRON)["numbers"]["linear_attention"])
 
 
 def _kinds(text: str, layers: float, first: int) -> list[int] | None:
@@ -164,7 +154,12 @@ def _feed_forward(settings: Settings, hidden: float) -> None:
 
 def _attention(settings: Settings, hidden: float, heads: float) -> None:
     if "--multi-latent-attention" in settings:
-        settings.take_declared(KEYS, "--kv-lora-rank", "--q-lora-rank", *LATENT_HEADS)
+        settings.take_declared(
+            MEGATRON,
+            "--kv-lora-rank",
+            "--q-lora-rank",
+            *terms_of(MEGATRON)["numbers"]["latent_heads"],
+        )
         settings.find("--qk-layernorm")
     else:
         groups = settings.find("--num-query-groups")
@@ -275,14 +270,14 @@ def _common(settings: Settings) -> None:
 
 
 def _mixture(settings: Settings, layers: float) -> None:
-    settings.take_declared(KEYS, "--num-experts", "--moe-router-topk")
+    settings.take_declared(MEGATRON, "--num-experts", "--moe-router-topk")
     dense = settings.reading.given.get("ffn_size", math.nan)
     why = "experts as wide as MLPs"
     settings.take_number("expert_ffn_size", "--moe-ffn-hidden-size", usual=dense, why=why)
     shared = settings.number("--moe-shared-expert-intermediate-size", default=0.0)
     settings.take("shared_ffn_size", shared, "--moe-shared-expert-intermediate-size")
     settings.take_declared(
-        KEYS, "--moe-router-num-groups", "--moe-router-group-topk", "--moe-latent-size"
+        MEGATRON, "--moe-router-num-groups", "--moe-router-group-topk", "--moe-latent-size"
     )
     settings.take_switch("shared_expert_gate", "--moe-shared-expert-gate")
     settings.take_flag("router_bias", "--moe-router-enable-expert-bias")

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 
-from sweeps.launch.arguments import Settings, arguments, keys_of, words_of
+from sweeps.launch.arguments import Settings, arguments
 from sweeps.launch.documents import typed
 from sweeps.launch.python_config import CALLED, FROM, PLACE
 from sweeps.launch.setting import Place, Setting
 from sweeps.launch.shell import Word
+from sweeps.launch.terms import keys_of, terms_of
 from sweeps.spec.catalog import load_model
 
 KEYS = "torchtitan"
@@ -69,7 +70,7 @@ def _model(settings: Settings) -> float:
     kind, flavor = settings.text("model.name", default="llama3"), settings.text("model.flavor")
     if "model" in settings.overrides:
         return _layers(settings.overrides["model"].text)
-    models = words_of(KEYS)["models"]
+    models = terms_of(KEYS)["models"]
     name = next((name for name, own in models.items() if own == [kind, flavor]), None)
     if name is None:
         known = [own for model, own in models.values() if model == kind]
@@ -202,7 +203,7 @@ def _pipeline(settings: Settings, pp: float, layers: float) -> None:
         return
     text = settings.text("parallelism.pipeline_parallel_schedule", default="1F1B")
     setting = settings.find("parallelism.pipeline_parallel_schedule")
-    theirs = words_of(KEYS)["schedules"]
+    theirs = terms_of(KEYS)["schedules"]
     schedule = next((name for name, own in theirs.items() if own.lower() == text.lower()), None)
     if schedule is None:
         if setting is not None and "schedule" not in settings.overrides:
@@ -345,7 +346,7 @@ def of_python(settings: list[Setting]) -> Iterator[Setting]:
         elif setting.name == "model_spec.attn_backend":
             yield Setting("model.attn_backend", text, setting.place)
         elif setting.name == "model_spec.converters":
-            converters = words_of(KEYS)["converters"].items()
+            converters = terms_of(KEYS)["converters"].items()
             kinds = [
                 own
                 for called in setting.value
@@ -354,7 +355,7 @@ def of_python(settings: list[Setting]) -> Iterator[Setting]:
             ]
             yield Setting("model.converters", kinds, setting.place)
         elif setting.name == f"activation_checkpoint.{CALLED}":
-            mode = words_of(KEYS)["activation_checkpoint"].get(text.partition(".")[0], text)
+            mode = terms_of(KEYS)["activation_checkpoint"].get(text.partition(".")[0], text)
             yield Setting("activation_checkpoint.mode", mode, setting.place)
         elif setting.name == f"loss.{CALLED}":
             if text.startswith(CHUNKED) and "loss.num_chunks" not in {one.name for one in settings}:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from sweeps.launch.arguments import words_of
 from sweeps.launch.settings import (
     FIRST_STEPS,
     LaunchFile,
@@ -18,6 +17,7 @@ from sweeps.launch.settings import (
     options_of,
     recomputed_layers,
 )
+from sweeps.launch.terms import terms_of
 from sweeps.search.request import Execution
 
 FILE = "torchtitan.toml"
@@ -39,7 +39,7 @@ def settings(plan: Execution) -> Settings:
 def launch_file(plan: Execution, heading: tuple[str, ...]) -> LaunchFile:
     """Return a configuration that runs: the plan, the model, a public sample of text as data."""
     missing = [*unsaid(plan)]
-    name, flavor = words_of("torchtitan")["models"].get(plan.labels.get("model"), ("", ""))
+    name, flavor = terms_of("torchtitan")["models"].get(plan.labels.get("model"), ("", ""))
     if not name:
         model = plan.labels.get("model", "of its own")
         missing.insert(0, f"[model] name and flavor: torchtitan has no model {model}")
@@ -167,7 +167,7 @@ def _pipeline(plan: Execution) -> Iterator[str]:
     yield f"pipeline_parallel_degree = {plan['pp']:g}"
     if plan["pp"] == 1.0:
         return
-    schedules = words_of("torchtitan")["schedules"]
+    schedules = terms_of("torchtitan")["schedules"]
     schedule = schedules.get(plan.labels["schedule"], schedules["zero_bubble_v"])
     yield f'pipeline_parallel_schedule = "{schedule}"'
     yield f"pipeline_parallel_microbatch_size = {plan['micro_batch_size']:g}"
@@ -195,7 +195,7 @@ def unsaid(plan: Execution) -> Iterator[str]:
         yield "data parallelism without shards doesn't go with other degrees there"
     if plan["pp"] > 1.0:
         schedule, chunks = plan.labels["schedule"], plan["pp"] * plan["virtual_pipeline_size"]
-        if schedule not in words_of("torchtitan")["schedules"]:
+        if schedule not in terms_of("torchtitan")["schedules"]:
             yield f"it has no schedule that is {schedule} (nearest: ZBVZeroBubble)"
         if (plan["pipeline_layers"] + sum(end_layers(plan))) % chunks:
             yield "stages that are uneven want module_fqns_per_model_part written out"

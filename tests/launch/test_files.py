@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 import sweeps as package
-from sweeps.launch.arguments import Override, keys_of
+from sweeps.launch.arguments import Override
 from sweeps.launch.frameworks import launch_files
 from sweeps.launch.settings import LaunchFile
 from sweeps.launch.spec import spec_of_plan
+from sweeps.launch.terms import keys_of
 from sweeps.search.answer import answer
 from sweeps.search.request import Execution, Point, read_request
 from tests.cli_runner import Runner

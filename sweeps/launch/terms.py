@@ -1,0 +1,44 @@
+"""What frameworks call things: their settings, and tables from their words to ours."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sweeps.spec.files import read_rows, shipped
+
+MEGATRON = "megatron"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What is known of a setting."""
+
+    value: bool  # Whether a value follows
+    effect: str  # read, small, none, not modelled or refused
+    quantity: str = ""  # The quantity whose number it is, where it is one
+    usual: float = math.nan  # Its number where the file is silent; NaN: none
+
+
+@cache
+def keys_of(framework: str) -> Mapping[str, Key]:
+    """Return the settings that a framework knows."""
+    return {
+        row["argument"]: Key(
+            row["value"] == "1",
+            row["effect"],
+            row.get("quantity") or "",
+            float(row.get("usual") or "nan"),
+        )
+        for row in read_rows(shipped("launch") / f"{framework}.csv")
+    }
+
+
+@cache
+def terms_of(framework: str) -> Mapping[str, Any]:
+    """Return what a framework calls things: tables from its words to ours."""
+    return tomllib.loads((shipped("launch") / f"{framework}.toml").read_text(encoding="utf-8"))
