@@ -111,7 +111,8 @@ def _read(path: Path) -> tuple[Patterns, bool]:
     """Read one file; return its patterns, and whether they stand alone."""
     file = FigureReader(path, read_toml(path))
     file.unknown("", file.content, _FILE_KEYS)
-    alone, activity = file.content.get("alone", False), file.content.get("activity", [])
+    alone = file.content.get("alone", False)
+    activity: Any = file.content.get("activity", [])
     if not isinstance(alone, bool):
         file.fault("alone", alone, "is neither true nor false", "true or false")
     if not _is_texts(activity) or (alone is True and not activity):
@@ -125,7 +126,7 @@ def _read(path: Path) -> tuple[Patterns, bool]:
     file.tell()
     rules = tuple(_rule(table) for table in listed)
     text = path.read_text(encoding="utf-8")
-    return Patterns(frozenset(each.lower() for each in activity), rules, text), alone
+    return Patterns(frozenset(each.lower() for each in activity), rules, text), alone is True
 
 
 def _check(file: FigureReader, where: str, table: Mapping[str, Any]) -> None:
