@@ -421,7 +421,10 @@ declare(
     name="own_chunks_bubble_time",
     source="narayanan2021",
     where="section 2.2.2; Megatron-LM's order of passes, run with the chunks' times",
-    assumes=(WHOLE_GROUPS, "work of the ends is of both passes as a stage's is"),
+    assumes=(
+        WHOLE_GROUPS,
+        "extra work of first and last stages is split between passes as a stage is",
+    ),
     when={**INTERLEAVED, **ORDERED, **UNEVEN},
 )
 

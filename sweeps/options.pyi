@@ -275,7 +275,6 @@ class Operation(CommonOperation, total=False):
     simple_start_time: Values
     simple_slope: Values
     simple_time: Values
-    message_ramp_time: Values
     device_time: Values
     floor_time: Values
     protocol: Values
@@ -531,7 +530,6 @@ class Step(CommonStep, total=False):
     max_stage_moe_layers: Values
     max_stage_tp_blocks: Values
     all_layers: Values
-    all_moe_layers: Values
     all_tp_blocks: Values
     dense_layer_blocks: Values
     moe_layer_blocks: Values
@@ -1186,7 +1184,6 @@ class Step(CommonStep, total=False):
     simple_start_time: Values
     simple_slope: Values
     simple_time: Values
-    message_ramp_time: Values
     device_time: Values
     floor_time: Values
     protocol: Values
@@ -1215,7 +1212,6 @@ class Step(CommonStep, total=False):
     mlp_rank_parameters: Values
     shared_rank_parameters: Values
     expert_rank_parameters: Values
-    mtp_rank_parameters: Values
     embedding_rank_parameters: Values
     output_rank_parameters: Values
     stage_parameters: Values
@@ -1342,7 +1338,6 @@ class Step(CommonStep, total=False):
     nccl_buffer_memory: Values
     expert_exchange_memory: Values
     first_stage_memory: Values
-    middle_stage_memory: Values
     last_stage_memory: Values
     peak_memory: Values
     host_optimizer_memory: Values
@@ -1799,9 +1794,6 @@ class Step(CommonStep, total=False):
     middle_layers: Values
     exposed_non_layer_fraction: Values
     dp_exposed_fraction: Values
-    paired_passes: Values
-    gather_passes: Values
-    reduce_passes: Values
     forward_prefetch: Values
     backward_prefetch: Values
     forward_layers_ahead: Values
@@ -1842,7 +1834,6 @@ class Step(CommonStep, total=False):
     hour: Values
     day: Values
     gpu_hours: Values
-    layer_flops_per_token: Values
     mtp_projection_weights: Values
     mtp_weight_flops_per_token: Values
     mtp_flops_per_token: Values
