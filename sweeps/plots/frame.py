@@ -530,11 +530,12 @@ def axis_of(
     units = str(attrs.get("units", "1"))
     usable = values[np.isfinite(values) & ((values > 0) | (scale == "linear"))]
     usable = usable if usable.size else np.array([1.0, 10.0])
-    low, high = ends or _ends(float(usable.min()), float(usable.max()), scale, pad, origin=origin)
+    ends = ends or _ends(float(usable.min()), float(usable.max()), scale, pad, origin=origin)
+    low, high = ends
     room = inches / (_LABEL_HEIGHT if vertical else _LABEL_WIDTH)
     each = np.unique(usable).tolist() if discrete else []
     own = value_ticks(each, units) if all(_is_round(one, units) for one in each) else Ticks((), ())
-    if own.labels and _fit(own, low, high, scale, inches, vertical=vertical):
+    if 0 < len(own.labels) <= _FEW_VALUES and _thinned(own, ends, scale, inches, vertical) == own:
         ticks = own
     elif scale == "log":
         counts = units == "1" and bool(np.all(usable == np.round(usable)))
@@ -542,8 +543,7 @@ def axis_of(
         ticks = log_ticks(low, high, units, room, binary=counts)
     else:
         ticks = linear_ticks(low, high, units, room)
-    if not vertical:
-        ticks = _thinned(ticks, low, high, scale, inches)
+    ticks = _thinned(ticks, ends, scale, inches, vertical)
     named = sentence(long_name(name, attrs))
     if len(named) > _LONGEST_NAME:
         named = sentence(long_name(name, attrs, short=True))
@@ -559,31 +559,14 @@ def _is_round(value: float, units: str) -> bool:
     return float(f"{own:.3g}") == own or (own.is_integer() and abs(own) < _LARGEST_COUNT)
 
 
-def _fit(
-    ticks: Ticks, low: float, high: float, scale: str, inches: float, *, vertical: bool
-) -> bool:
-    """Return whether the ticks' labels keep clear of each other."""
-    if len(ticks.labels) > _FEW_VALUES:
-        return False
-    places, sizes = _extents(ticks, low, high, scale, inches)
-    if vertical:
-        sizes = np.full(len(places), _LABEL_HEIGHT * 0.7)
-    return bool(np.all(np.diff(places) >= (sizes[1:] + sizes[:-1]) / 2))
-
-
-def _extents(
-    ticks: Ticks, low: float, high: float, scale: str, inches: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return where the ticks of a horizontal axis lie, and how wide their labels are [inches]."""
-    turn = np.log if scale == "log" else np.asarray
-    places = turn(np.array(ticks.positions)) / (turn(high) - turn(low)) * inches
-    sizes = [text_width(label, use().tick) + _CLEARANCE for label in ticks.labels]
-    return places, np.array(sizes)
-
-
-def _thinned(ticks: Ticks, low: float, high: float, scale: str, inches: float) -> Ticks:
+def _thinned(
+    ticks: Ticks, ends: tuple[float, float], scale: str, inches: float, vertical: bool
+) -> Ticks:
     """Return ticks of which those lose their labels that would touch one before."""
-    places, sizes = _extents(ticks, low, high, scale, inches)
+    turn = np.log if scale == "log" else np.asarray
+    places = turn(np.array(ticks.positions)) / float(np.ptp(turn(np.array(ends)))) * inches
+    wide = [text_width(label, use().tick) + _CLEARANCE for label in ticks.labels]
+    sizes = [0.7 * _LABEL_HEIGHT] * len(wide) if vertical else wide
     kept: list[int] = []
     for index, (place, size) in enumerate(zip(places, sizes, strict=True)):
         last = kept[-1] if kept else None
