@@ -4,8 +4,8 @@ Mutants are drawn by a seed from all functions that formulas and algorithms call
 by hand, the laws of the formulas that call a function, and the simulation of the algorithms that do
 come first, in this process; whatever they let pass goes to the tests of its package that compare
 values, in processes of their own.  ``--laws`` leaves those out.  What gives the same numbers at all
-points, such as a sum whose terms are swapped, is no mutant to notice: it isn't counted.  Of what
-lives, and of what is the same, it says the line.
+points, such as a sum whose terms are swapped, is no mutant to notice: unless tests do it isn't
+counted.  Of what lives, and of what is the same, it says the line.
 """
 
 from __future__ import annotations
@@ -299,14 +299,15 @@ def main() -> None:
         found.setdefault(mutant.package, Counter())[result] += 1
         if result in (SAME, LIVES):
             print(f"{result}: {mutant}  [{shorten(why, 80)}]", flush=True)
-        if result == LIVES:
-            living.append(mutant)
+        if result == LIVES or (result == SAME and not mutant.what.endswith("swapped")):
+            living.append((mutant, result))
     if not options.laws:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            noticed = zip(living, pool.map(noticed_by_tests, living), strict=True)
-            for mutant in (one for one, is_noticed in noticed if is_noticed):
-                print(f"noticed by tests: {mutant}", flush=True)
-                found[mutant.package] += Counter({VALUES: 1, LIVES: -1})
+            noticed = pool.map(noticed_by_tests, (mutant for mutant, _ in living))
+            for (mutant, result), is_noticed in zip(living, noticed, strict=True):
+                if is_noticed:
+                    print(f"noticed by tests: {mutant}", flush=True)
+                    found[mutant.package] += Counter({VALUES: 1, result: -1})
     every = sum(found.values(), Counter())
     print(f"\n{'package':15}" + "".join(f"{one:>10}" for one in ALL))
     for name, counts in [*sorted(found.items()), ("all", every)]:
