@@ -185,11 +185,11 @@ def breaks_order(moves: Moves, name: str, kind: str) -> bool:
 
 
 BREAKS: dict[str, Callable[[Moves, tuple[str, ...]], bool]] = {
-    "zero": lambda moves, names: breaks_zero(moves, *names),
+    "zero": lambda moves, names: breaks_zero(moves, names[0]),
     "alone": lambda moves, names: breaks_limit(moves, dict.fromkeys(names, 1.0)),
     "hidden": breaks_hidden,
-    "least": lambda moves, names: breaks_order(moves, *names, "least"),
-    "most": lambda moves, names: breaks_order(moves, *names, "most"),
+    "least": lambda moves, names: breaks_order(moves, names[0], "least"),
+    "most": lambda moves, names: breaks_order(moves, names[0], "most"),
 }
 BROKEN = {
     "zero": "is not 0 where 0 is",

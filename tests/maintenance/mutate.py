@@ -155,7 +155,7 @@ def verdict(mutant: Mutant, changed: dict[CodeType, CodeType]) -> tuple[str, str
     """
     users = {one.name: one for code in changed for one in reach().formulas.get(code, ())}
     others = {one.key: one for code in changed for one in reach().algorithms.get(code, ())}
-    every = (*users.values(), *others.values())
+    every: list[Formula | Algorithm] = [*users.values(), *others.values()]
     special.MOST_KEPT = -1  # Numbers of what isn't changed
     try:
         with np.errstate(all="ignore"):
@@ -164,7 +164,7 @@ def verdict(mutant: Mutant, changed: dict[CodeType, CodeType]) -> tuple[str, str
                     return LAWS, said
             before = [values(one) for one in every]
             with mutant.living(changed):
-                if all(map(alike, before, map(_values, every))):
+                if all(alike(old, _values(one)) for old, one in zip(before, every, strict=True)):
                     return SAME, ""
                 if said := first(of_laws, users):
                     return LAWS, said
