@@ -70,7 +70,7 @@ class Found:
     counts: Counts  # How many plans, and why not more
     best: tuple[Execution, ...]  # The recommended plan, then the best of all others
     splits: Sequence[Execution]  # The best plan of every split, the recommended one's first
-    front: tuple[Execution, ...]  # The Pareto front, from the best on
+    front: Sequence[Execution]  # The Pareto front, from the best on
     values: tuple[float, ...] = ()  # What the best plans are ranked by, less is better
     tied: int = 0  # Splits of which a plan can't be told from the best of all
 
@@ -448,9 +448,14 @@ class _Keeper:
         """
         top, splits, order = self.top, self.splits, self.splits.order()
         best = self._plans(*top.kept)
-        found = Found(
-            self.space, counts, best, (), self._plans(*self.front.kept), tuple(top.first.tolist())
+        firsts, seconds, at = self.front.kept
+        front = Ranked(
+            (),
+            len(at),
+            lambda some: self._plans(firsts[some], seconds[some], at[some]),
+            whole=True,
         )
+        found = Found(self.space, counts, best, (), front, tuple(top.first.tolist()))
         if best:
             edge = _edge(float(top.first[0]), self.space.point.objective)
             tied = order[splits.first[order] <= edge]
@@ -490,9 +495,15 @@ class Ranked(Sequence[Execution]):
     """Plans, made when they are asked for: of thousands a few are told."""
 
     def __init__(
-        self, first: Sequence[Execution], count: int, make: Callable[[slice], Sequence[Execution]]
+        self,
+        first: Sequence[Execution],
+        count: int,
+        make: Callable[[slice], Sequence[Execution]],
+        *,
+        whole: bool = False,
     ) -> None:
         self._made, self._count, self._make = [*first], count, make
+        self._whole = whole  # Whether all are made at once
 
     def __len__(self) -> int:
         return self._count
@@ -503,7 +514,8 @@ class Ranked(Sequence[Execution]):
         last = max(at, default=-1) + 1 if several else at + 1
         made = len(self._made)
         if last > made:
-            self._made += self._make(slice(made, min(max(last, 2 * made), self._count)))
+            stop = self._count if self._whole else min(max(last, 2 * made), self._count)
+            self._made += self._make(slice(made, stop))
         return tuple(self._made[one] for one in at) if several else self._made[at]
 
 
