@@ -469,7 +469,7 @@ def stage_memory(
     parts = {name: derivation[name] for name in (*PARTS, *TOTALS)}
     shape = xp.broadcast_shapes(parts["memory"].shape, stages.shape)
     first, second, expert, last = xp.broadcast_to(parts["memory"], shape)
-    peak = REGISTRY["peak_memory"].kernel(first, xp.maximum(second, expert), last)
+    peak = REGISTRY["peak_memory"].kernel(first, second, expert, last)
     return StageMemory(stages, parts, xp.asarray(peak))
 
 
