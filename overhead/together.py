@@ -37,8 +37,8 @@ def compute(evaluations: Sequence[Evaluation], quantities: Sequence[Iterable[str
         known = (evaluation.builder.perhaps(name) for name in names)
         wanted.append([node for node in known if node is not None])
     rows = _Rows([_count(evaluation.given) for evaluation in evaluations])
-    for (place, node), value in _values(evaluations, wanted, rows):
-        evaluations[place].keep(node, value)
+    for (index, node), value in _values(evaluations, wanted, rows):
+        evaluations[index].keep(node, value)
 
 
 def _count(given: Mapping[str, Any]) -> int:
@@ -63,7 +63,7 @@ class _Rows:
         known = self._members.get(some)
         if known is None:
             known = self._members[some] = tuple(
-                place for place in range(len(self.counts)) if some >> place & 1
+                index for index in range(len(self.counts)) if some >> index & 1
             )
         return known
 
@@ -71,7 +71,7 @@ class _Rows:
         """Return how many rows some evaluations have together."""
         known = self._counts.get(some)
         if known is None:
-            known = self._counts[some] = sum(self.counts[place] for place in self.members(some))
+            known = self._counts[some] = sum(self.counts[index] for index in self.members(some))
         return known
 
     def among(self, few: int, many: int) -> Places:
@@ -79,10 +79,10 @@ class _Rows:
         known = self._among.get((few, many))
         if known is None:
             parts, start = [], 0
-            for place in self.members(many):
-                if few >> place & 1:
-                    parts.append(np.arange(start, start + self.counts[place]))
-                start += self.counts[place]
+            for index in self.members(many):
+                if few >> index & 1:
+                    parts.append(np.arange(start, start + self.counts[index]))
+                start += self.counts[index]
             known = self._among[few, many] = np.concatenate(parts)
         return known
 
@@ -95,32 +95,33 @@ class _Rows:
                 return value  # The same in all rows
             return value.take(self.among(few, many), axis=-1)
         if isinstance(value, tuple):
-            return tuple([self.taken(one, few, many) for one in value])
+            return tuple([self.taken(part, few, many) for part in value])
         if is_dataclass(value) and not isinstance(value, type):
-            parts = {one.name: getattr(value, one.name) for one in fields(value)}
-            return replace(value, **{n: self.taken(one, few, many) for n, one in parts.items()})
+            parts = {field.name: getattr(value, field.name) for field in fields(value)}
+            taken = {name: self.taken(part, few, many) for name, part in parts.items()}
+            return replace(value, **taken)
         return value
 
     def joined(self, values: Sequence[Any], some: int) -> NDArray[np.float64]:
         """Return what is given to some evaluations, one after another."""
         pairs = zip(self.members(some), values, strict=True)
-        return np.concatenate([np.broadcast_to(v, (self.counts[place],)) for place, v in pairs])
+        return np.concatenate([np.broadcast_to(v, (self.counts[index],)) for index, v in pairs])
 
 
 def _values(
     evaluations: Sequence[Evaluation], wanted: Sequence[Sequence[Node]], rows: _Rows
 ) -> Iterator[tuple[tuple[int, Node], Any]]:
-    """Yield what is wanted of each evaluation: its place and the node, and the value."""
+    """Yield what is wanted of each evaluation: its index and the node, and the value."""
     asked: dict[int, int] = {}  # By node: the evaluations that ask for it
-    pairs = [(place, node) for place, nodes in enumerate(wanted) for node in nodes]
-    for place, node in pairs:
-        asked[id(node)] = asked.get(id(node), 0) | 1 << place
+    pairs = [(index, node) for index, nodes in enumerate(wanted) for node in nodes]
+    for index, node in pairs:
+        asked[id(node)] = asked.get(id(node), 0) | 1 << index
     order = _after_inputs(node for _, node in pairs)
     needed, uses = dict(asked), dict[int, int]()
     for node in reversed(order):
-        for one in node.inputs:
-            needed[id(one)] = needed.get(id(one), 0) | needed[id(node)]
-            uses[id(one)] = uses.get(id(one), 0) + 1
+        for source in node.inputs:
+            needed[id(source)] = needed.get(id(source), 0) | needed[id(node)]
+            uses[id(source)] = uses.get(id(source), 0) + 1
     values: dict[int, Any] = {}
     parts: dict[int, dict[int, Any]] = {}  # By node, those of few of its evaluations
 
@@ -136,21 +137,18 @@ def _values(
     for node in order:
         some = needed[id(node)]
         if node.run is None:
-            given = [evaluations[place].given[node.name] for place in rows.members(some)]
+            given = [evaluations[index].given[node.name] for index in rows.members(some)]
             value: Any = rows.joined(given, some)
         else:
-            value = node.run(*[part(one, some) for one in node.inputs])
+            value = node.run(*[part(source, some) for source in node.inputs])
         values[id(node)] = value
-        for place in rows.members(asked.get(id(node), 0)):
-            yield (
-                (place, node),
-                rows.taken(value, 1 << place, some) if some != 1 << place else value,
-            )
-        for one in node.inputs:
-            uses[id(one)] -= 1
-            if not uses[id(one)]:  # Nothing needs it any more
-                values.pop(id(one), None)
-                parts.pop(id(one), None)
+        for index in rows.members(asked.get(id(node), 0)):
+            yield (index, node), rows.taken(value, 1 << index, some)
+        for source in node.inputs:
+            uses[id(source)] -= 1
+            if not uses[id(source)]:  # Nothing needs it any more
+                values.pop(id(source), None)
+                parts.pop(id(source), None)
 
 
 def _after_inputs(nodes: Iterable[Node]) -> list[Node]:
@@ -165,5 +163,5 @@ def _after_inputs(nodes: Iterable[Node]) -> list[Node]:
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            stack += [(one, False) for one in node.inputs if id(one) not in seen]
+            stack += [(source, False) for source in node.inputs if id(source) not in seen]
     return order
