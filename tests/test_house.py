@@ -196,6 +196,7 @@ def test_the_public_interface_is_documented_whole(module: ModuleType) -> None:
 LOADED = "import json, sys; print(json.dumps(sorted(sys.modules)))"
 ALL = ["collective", "--N", "8", "--M", "1MiB", "--op", "all", "--topology", "all", "--json"]
 COLLECTIVE = ["collective", "--topology", "ring", "--N", "8", "--M", "1KiB,1GiB"]
+OVERLAP = ["overlap", "--compute", "50ms", "--comm", "10ms", "--efficiency", "0.8"]
 
 
 @cache
@@ -225,8 +226,9 @@ def test_help_loads_nothing_heavy() -> None:
     assert not command("--help") & HEAVY
 
 
-def test_one_collective_loads_numpy_alone() -> None:
-    assert command(*COLLECTIVE) & HEAVY == {"numpy"}
+@pytest.mark.parametrize("arguments", [COLLECTIVE, OVERLAP], ids=["collective", "overlap"])
+def test_an_answer_without_figures_loads_numpy_alone(arguments: list[str]) -> None:
+    assert command(*arguments) & HEAVY == {"numpy"}
 
 
 def test_formulas_load_numpy_alone() -> None:

@@ -214,12 +214,10 @@ def line_look(colour: int, stroke: int, of: int = 0) -> dict[str, Any]:
 
 def region_colour(index: int) -> str:
     """Return the colour of an area: the lines' colour, then the same ones lighter."""
-    from matplotlib.colors import to_hex, to_rgb
-
-    base = to_rgb(_AREA_COLOURS[index % len(_AREA_COLOURS)])
+    base = _AREA_COLOURS[index % len(_AREA_COLOURS)]
     lighter = _TINTS[(index // len(_AREA_COLOURS)) % len(_TINTS)]
-    mixed = [lighter + (1 - lighter) * part for part in base]
-    return str(to_hex((mixed[0], mixed[1], mixed[2])))
+    parts = [int(base[start : start + 2], 16) for start in (1, 3, 5)]
+    return "#" + "".join(f"{round(255 * lighter + (1 - lighter) * part):02x}" for part in parts)
 
 
 def scale_colour(share: float) -> str:
