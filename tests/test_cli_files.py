@@ -18,6 +18,7 @@ import pytest
 import sweeps
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.labels import LABELS
+from overhead.quantity import VOCABULARY
 from sweeps.cli import COMMANDS
 from sweeps.cli.flags import SECTIONS
 from sweeps.cli.run_command import SUGGESTED, analyses
@@ -330,6 +331,30 @@ def test_lists_and_shows_each_algorithm(cli: Runner) -> None:
     output = cli("show switch.all_reduce.ring --latex").out
     assert "\n  T = " in output
     assert "serialization_time = message_bytes/bandwidth" in cli("show serialization_time").out
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        (
+            "distinct_ranks",
+            ["  distinct_ranks = distinct_nodes(ep_nodes = ep)", "sweeps show distinct_nodes"],
+        ),
+        ("chunk_matmul_time", ["    where mechanism = reduce_scatter_pipeline"]),
+        ("sequence_length", ["[1]", "  given, or taken from a catalog"]),
+        ("gathered_sequences", ["  default 0"]),
+    ],
+)
+def test_a_quantity_is_shown_by_what_gives_it(cli: Runner, name: str, parts: list[str]) -> None:
+    out = cli(f"show {name}").out
+    assert out.startswith(f"{name}  {VOCABULARY[name].meaning}")
+    assert all(part in out for part in parts), out
+
+
+@pytest.mark.thorough
+def test_each_quantity_is_shown(cli: Runner) -> None:
+    for name in VOCABULARY:
+        assert cli(f"show {name}").out.startswith(f"{name}  "), name
 
 
 def test_the_catalogue_tells_figures_with_sources(cli: Runner) -> None:

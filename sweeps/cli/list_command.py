@@ -178,7 +178,7 @@ def _write(rows: Sequence[tuple[str, ...]]) -> None:
 def show_command(
     name: str, as_latex: bool, formulas: tuple[str, ...], show: tuple[str, ...]
 ) -> int:
-    """Show a formula, or an algorithm as NETWORK.OPERATION.ALGORITHM (or a part of that).
+    """Show a formula, a quantity, or an algorithm as NETWORK.OPERATION.ALGORITHM (or a part of it).
 
     Where a part means several, they are listed; --show rows shows all of them whole.
     """
@@ -190,12 +190,14 @@ def show_command(
     found = [keys[name]] if name in keys else [key for key in keys.values() if parts <= set(key)]
     if name in REGISTRY:
         sys.stdout.writelines(fitted(_formula_lines(name, as_latex)))
+    elif name in VOCABULARY and not found:
+        sys.stdout.writelines(fitted(_what_gives(name)))
     elif not found:
-        known = (*REGISTRY, *keys, *ALGORITHMS.names())
+        known = (*REGISTRY, *keys, *ALGORITHMS.names(), *VOCABULARY)
         near = nearest(name, known, shown=0)
         if near.startswith("known"):
             near = "search: sweeps list --show rows | grep WORD"
-        refuse("NAME", name, "no such formula or algorithm", near)
+        refuse("NAME", name, "no such formula, quantity or algorithm", near)
     if len(found) > 1 and not show:
         sys.stdout.writelines(fitted(_matches(name, found)))
         return 0
@@ -234,6 +236,28 @@ def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
     for line in whole.lines() if whole else ():
         yield f"  answer  {line}"
     yield f"  source  {one.reference}"
+
+
+def _what_gives(name: str) -> Iterator[str]:
+    """Yield a quantity's unit and default, and the formulas of other names that give it."""
+    quantity = VOCABULARY[name]
+    yield f"{name}  {quantity.meaning}  [{quantity.units}]"
+    candidates = REGISTRY.candidates(name)
+    for candidate in candidates:
+        yield f"  {candidate.statement}"
+        for label, value in candidate.when.items():
+            yield f"    where {label} = {value.replace('|', ' or ')}"
+    formulas = [one.name for one in candidates if isinstance(one, Formula)]
+    calls = dict.fromkeys(one.of for one in candidates if not isinstance(one, Formula))
+    if quantity.default is not None:
+        yield f"  default {quantity.default:g}"
+    if not candidates:
+        yield "  given, or taken from a catalog"
+    if whole := answers().get(name):
+        for line in whole.lines():
+            yield f"  answer  {line}"
+    if formulas or calls:
+        yield f"More: sweeps show {' or '.join((*formulas, *calls)[:3])}"
 
 
 def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]:
