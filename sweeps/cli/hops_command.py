@@ -189,7 +189,7 @@ def _one(quantity: str, text: str, flag: str) -> float:
     """Read one number of a quantity."""
     values = numbers_of(quantity, text, flag)
     if len(values) > 1:
-        refuse(flag, text, "has several values", "one value")
+        refuse(flag, text, "has several values", "give one")
     return float(values[0])
 
 
