@@ -235,6 +235,8 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
     if text.endswith(".json") or (is_file(config) and not named):
         from sweeps.spec.hugging_face import read_config
 
+        if not is_file(config):
+            refuse("model", text, "no such file", "the path of a config.json, or a catalog name")
         return read_config(config)
     own = text if text.endswith(".toml") else _own_name(text, folders)
     path = find_spec("models", own, folders)
