@@ -117,9 +117,9 @@ def _class_table(
     """Yield the errors of sources outside the fit, and of the classes that matter most."""
     heads = ("runs", "MAPE", "median", "P90", "bias", "held out", "inside")
     table = [["Errors (%)", *heads]]
+    table += [["Sources outside the fit: step time"]] if any(outside.values()) else []
     for kind, runs in outside.items():
-        scores = scores_by(runs, "source") if kind == "step_time" else scores_by(runs, "class")
-        table += [[f"{WORDS[kind]}, sources outside the fit"]] if scores else []
+        scores = scores_by(runs, "source" if kind == "step_time" else "class")
         table += [_class_row(name, one) for name, one in scores.items()]
     for kind, words in WORDS.items():
         scores = scores_by(_measured(records, kind), "class")
@@ -137,7 +137,7 @@ def _class_row(name: str, one: Score) -> list[str]:
         for index, error in enumerate(errors)
     ]
     inside = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f}"
-    words = "all" if name == OUTSIDE else name.removeprefix("memory, ")
+    words = "memory, all of them" if name == OUTSIDE else name.removeprefix("memory, ")
     return [f"  {words}", f"{one.rows:,}", *cells, inside]
 
 
@@ -169,6 +169,10 @@ def _worst(measured: Mapping[str, Sequence[Record]]) -> str:
     return f"Worst sources: {', '.join(texts)}"
 
 
+# What was in sight when the bands were chosen.
+SEEN = ", bands with most rows outside in sight"
+
+
 def _notes(
     records: Sequence[Record],
     measured: Mapping[str, Sequence[Record]],
@@ -182,13 +186,12 @@ def _notes(
         yield from wrapped(f"Warning: {one.name} of {one.source}: {one.reason}")
     if len(wrong) > NAMED:
         yield f"Warning: {len(wrong) - NAMED} more such rows: --show rejected"
-    if any(record.case.group == OUTSIDE for record in records):
-        yield "Note: bands were chosen with the runs outside the fit in sight"
     held = [run for runs in measured.values() for run in runs if not math.isnan(run.without_source)]
     if held:
+        seen = any(record.case.group == OUTSIDE for record in records)
         yield from wrapped(
-            f"Note: constants were fitted to {len(held):,} of these runs. Held out: MAPE with the "
-            "source of the run excluded from the fit; inside: of these predictions, if any"
+            f"Note: {len(held):,} of these runs were fitted{SEEN if seen else ''}. Held out: MAPE "
+            "without the source of the run; inside: of these, if any"
         )
     others = sum(one.case.group in (SIMULATED, FORMULAS) for one in records)
     if others:
