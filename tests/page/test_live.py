@@ -372,6 +372,7 @@ def test_a_page_counts_the_layers_of_stages_as_formulas_do(tmp_path: Path) -> No
     assert result == wanted
 
 
+@pytest.mark.thorough
 @needs_node
 def test_a_page_runs_interleaved_chunks_as_formulas_do(tmp_path: Path) -> None:
     rng, asked = np.random.default_rng(48), []
