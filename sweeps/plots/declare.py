@@ -33,6 +33,7 @@ from sweeps.plots.schema import (
     BREAKDOWNS,
     FORMS,
     KINDS,
+    MEMORY_TOTAL,
     OF_PLANS,
     STEP_TOTAL,
     Figure,
@@ -515,10 +516,20 @@ def _over(
     """Return a variable's best value over all but some dimensions, flat over these."""
     others = [str(dim) for dim in view.dataset[name].dims if dim not in dims]
     values = numbers_of(view, name, [*others, *dims], where)
+    if name == STEP_TOTAL:
+        values = np.where(_too_full(view, [*others, *dims]), np.nan, values)
     for _ in others:
         values = (np.fmax if more else np.fmin).reduce(values, axis=0)
     shape = tuple(view.dataset.sizes[dim] for dim in dims)
     return np.broadcast_to(values, shape).reshape(-1)
+
+
+def _too_full(view: View, dims: Sequence[str]) -> NDArray[np.bool_]:
+    """Return where memory is beyond the capacity: a step's time is no plan's that can run."""
+    known = {*view.dataset.variables}
+    if not {MEMORY_TOTAL, CAPACITY} <= known or not {*view.dataset[MEMORY_TOTAL].dims} <= {*dims}:
+        return np.zeros(1, dtype=np.bool_)
+    return view.numbers(MEMORY_TOTAL, dims) > view.numbers(CAPACITY, dims)
 
 
 def _left_out(
@@ -528,10 +539,13 @@ def _left_out(
     if valid.all() or not valid.any():
         return []
     shape = tuple(view.dataset.sizes[dim] for dim in dims)
+    lacking = (
+        "" if name == STEP_TOTAL and _too_full(view, dims).any() else f", without a {plain(name)}"
+    )
     why = "; ".join(reasons(view, ~valid.reshape(shape), dims))
     count = int(np.count_nonzero(~valid))
     noun = noun if count > 1 else noun.replace("plans", "plan").replace("values", "value")
-    return [f"Left out, without a {plain(name)}: {count} {noun}{f' ({why})' if why else ''}."]
+    return [f"Left out{lacking}: {count} {noun}{f' ({why})' if why else ''}."]
 
 
 # Lines against something: percentages of a baseline, ideal scaling, the best rows of a table.

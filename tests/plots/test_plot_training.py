@@ -299,6 +299,18 @@ def test_of_many_plans_the_fastest_are_shown() -> None:
     )
 
 
+def test_plans_beyond_the_capacity_are_not_among_the_fastest() -> None:
+    made = make_training()
+    fastest = made["peak_memory"].values.reshape(-1)[np.nanargmin(made["step_time"].values)]
+    made = made.assign(memory_capacity=fastest - 1.0)
+    fits = made["step_time"].notnull() & ~(made["peak_memory"] > made["memory_capacity"])
+    assert 5 < int(fits.sum()) < int(made["step_time"].notnull().sum())
+    canvas = canvas_of(made, kind="step_parts", most=5)
+    best = np.sort(made["step_time"].values[fits.values])[:5]
+    assert totals(canvas) == pytest.approx(dict(enumerate(best)))
+    assert f"the 5 fastest of {int(fits.sum())} plans" in title(canvas)
+
+
 def test_without_a_step_time_they_are_evenly_spread() -> None:
     made = make_training(recompute=("full",), micro_batch_size=(1,)).drop_vars("step_time")
     canvas = canvas_of(made, kind="memory", most=4)
