@@ -38,7 +38,7 @@ ROUNDING = 1e-12
 ALONE = {
     ("tp",): ("exposed_tp_time",),
     ("cp",): ("exposed_cp_time",),
-    ("ep",): ("exposed_ep_time",),
+    ("ep", "tp"): ("exposed_ep_time",),  # Experts' tensor parallelism gathers tokens as well
     ("pp",): ("exposed_pp_time", "bubble_time", "tied_all_reduce_backward_time"),
     ("dp", "cp"): ("exposed_dp_time",),
 }
