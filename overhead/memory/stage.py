@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -537,7 +536,7 @@ def fullest_candidate(first_stage_memory, peak_memory, second_stage_memory, expe
 
 def _choose(candidate, *values):
     one, two, three, last = values  # Of which that of the fullest stage is chosen
-    if all(_alike(value, one) for value in values):
+    if all(value is one for value in values):
         return one
     lowest = xp.min(candidate)
     if lowest == xp.max(candidate):
@@ -547,14 +546,6 @@ def _choose(candidate, *values):
     if three is not two:
         later = xp.where(candidate == 2.0, three, later)
     return xp.where(candidate == 0.0, one, later)
-
-
-def _alike(value: Array, other: Array) -> bool:
-    """Return whether two values are one object, or equal numbers of one cell each."""
-    if value is other:
-        return True
-    single = all(math.prod(xp.shape(one)) == 1 for one in (value, other))
-    return single and bool(xp.all(value == other))
 
 
 def _declare(returns: str, names: tuple[str, ...]) -> None:
