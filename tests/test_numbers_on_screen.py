@@ -86,12 +86,9 @@ LINES = (
 
 
 @pytest.fixture
-def cli(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
+def cli(cli: Runner, monkeypatch: pytest.MonkeyPatch) -> Runner:
     monkeypatch.setenv("COLUMNS", "80")
-    return Runner(capsys)
+    return cli
 
 
 @pytest.mark.thorough_cases("--params", "line2", "buy", "mfu", "run", "control", "hops", every=2)

@@ -363,14 +363,6 @@ def test_what_is_too_large_is_refused_with_what_to_hold(monkeypatch: pytest.Monk
         compose(page, "x.nc")
 
 
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
-    return Runner(capsys)
-
-
 SOURCE = GALLERY / f"{ALGORITHMS}.nc"
 
 

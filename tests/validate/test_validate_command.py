@@ -27,12 +27,9 @@ OWN = (
 
 
 @pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Runner:
-    monkeypatch.chdir(tmp_path)
+def cli(cli: Runner, tmp_path: Path) -> Runner:
     (tmp_path / "own.csv").write_text(OWN)
-    return Runner(capsys)
+    return cli
 
 
 def test_report_of_shipped_memory(cli: Runner) -> None:
