@@ -10,7 +10,7 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from overhead.arrays import xp
-from overhead.formula import alias, declare, derived, formula, product, total
+from overhead.formula import alias, declare, derived, formula, total
 from overhead.interleaved import interleaved_time
 from overhead.labels import EVEN_SCHEDULES, LABELS
 from overhead.model.order import NUMBERS, ORDERED
@@ -23,7 +23,9 @@ __all__: list[str] = []
 
 GPIPE = {"schedule": "gpipe"}
 PLAIN = {"schedule": "one_f_one_b"}
-BOTH = {"schedule": "gpipe|one_f_one_b"}
+# Passes of one direction follow one another.
+FLOW = {"schedule": "gpipe|forward_only"}
+UNCHUNKED = {"schedule": "gpipe|one_f_one_b|forward_only"}
 INTERLEAVED = {"schedule": "interleaved"}
 H1 = {"schedule": "zero_bubble_h1"}
 H2 = {"schedule": "zero_bubble_h2"}
@@ -60,16 +62,10 @@ def rounds(num_micro_batches: Array, pp: Array) -> Array:
     return num_micro_batches + pp - 2.0 - xp.ceil((num_micro_batches - 1.0) / pp)
 
 
-@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS), when=GPIPE)
-def gpipe_p2p_time(p2p_time, pp):
-    """Exposed PP communication, GPipe: pipeline fill and drain."""
-    return 2.0 * p2p_time * (pp - 1.0)
-
-
-@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS), when=FORWARD)
-def forward_only_p2p_time(p2p_time, pp):
-    """Exposed PP communication, forward-only: pipeline fill."""
-    return p2p_time * (pp - 1.0)
+@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS), when=FLOW)
+def gpipe_p2p_time(has_backward, p2p_time, pp):
+    """Exposed PP communication, GPipe: pipeline fill and drain; forward-only: fill."""
+    return (1.0 + has_backward) * p2p_time * (pp - 1.0)
 
 
 @derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS), when=PLAIN)
@@ -203,13 +199,9 @@ def bubble_over_ideal(bubble_time, busy_time):
 
 
 @formula(source="narayanan2021", where="section 2.2.1, the ideal time")
-def busy_time(num_micro_batches, stage_forward_time, stage_backward_time):
+def busy_time(num_micro_batches, stage_forward_time, has_backward, stage_backward_time):
     """Time for which a device computes all micro-batches."""
-    return num_micro_batches * (stage_forward_time + stage_backward_time)
-
-
-_each = ("num_micro_batches", "stage_forward_time")
-product("busy_time", _each, when=FORWARD, name="forward_only_busy_time")
+    return num_micro_batches * (stage_forward_time + has_backward * stage_backward_time)
 
 
 total(
@@ -242,24 +234,14 @@ def dual_pipe_busy_time(
     source="narayanan2021",
     where="section 2.2.1 (GPipe: Huang et al. 2019, section 2.3)",
     assumes=(EVEN, SHORTER),
-    when=BOTH,
+    when=UNCHUNKED,
 )
-def plain_bubble_time(pp, stage_forward_time, stage_backward_time, shorter_stages_time):
-    """Bubble of GPipe and of 1F1B: time of the other stages."""
-    whole = (pp - 1.0) * (stage_forward_time + stage_backward_time)
+def plain_bubble_time(
+    pp, stage_forward_time, has_backward, stage_backward_time, shorter_stages_time
+):
+    """Bubble of GPipe, 1F1B and forward passes alone (prefill): time of the other stages."""
+    whole = (pp - 1.0) * (stage_forward_time + has_backward * stage_backward_time)
     return xp.maximum(whole - shorter_stages_time, 0.0)
-
-
-@formula(
-    returns="balanced_bubble_time",
-    source="huang2019",
-    where="section 2.3",
-    assumes=(EVEN, SHORTER),
-    when=FORWARD,
-)
-def forward_only_bubble_time(pp, stage_forward_time, shorter_stages_time):
-    """Bubble of the forward-only schedule (prefill): time of the other stages."""
-    return xp.maximum((pp - 1.0) * stage_forward_time - shorter_stages_time, 0.0)
 
 
 @formula(
@@ -523,7 +505,7 @@ ENDS = ("only the first and the last stage differ from the others",)
 @derived(
     returns="uneven_time",
     assumes=(*ENDS, "the slowest forward and the slowest backward are in one stage"),
-    when={"schedule": "gpipe|forward_only", **UNEVEN},
+    when={**FLOW, **UNEVEN},
 )
 def flow_imbalance_time(num_micro_batches, pp, first_stage_extra_time, last_stage_extra_time):
     """Pipeline time of uneven stages, GPipe and forward-only: the slowest stage in every pass."""

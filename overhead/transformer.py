@@ -319,9 +319,3 @@ product(
     source=NARAYANAN,
     where="section 5.1",
 )
-
-
-product("model_flops", ("model_flops_per_token", "tokens_per_step"), **PALM)
-
-
-product("causal_model_flops", ("causal_model_flops_per_token", "tokens_per_step"), **PALM)

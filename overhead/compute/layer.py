@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import reduce
+from typing import Any, Unpack
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import alias, constant, declare, formula, total
+from overhead.formula import Further, constant, declare, formula, total
 from overhead.quantity import Array
 from overhead.shipped import usual_table
 
@@ -493,7 +494,6 @@ for _class in quantities.CLASSES:
 # The GPU works on what the host launches ahead of it, so the slower of the two rules; near the
 # change from one to the other both do, which a norm of order 4 has.
 
-FORWARD = {"schedule": "forward_only"}
 PRODUCTS = {
     "dense": ("qkv", "attention_output", "mlp_up", "mlp_down"),
     "moe": (
@@ -522,12 +522,9 @@ def with_host(gpu: Array, host: Array, exposed_launch_fraction: Array) -> Array:
     return xp.sqrt(xp.sqrt(squares[0] * squares[0] + squares[1] * squares[1])) + waited
 
 
-def _added(forward, forward_gpu, backward, backward_gpu):
-    return xp.maximum(forward - forward_gpu, 0.0) + xp.maximum(backward - backward_gpu, 0.0)
-
-
-def _forward_added(forward, forward_gpu):
-    return xp.maximum(forward - forward_gpu, 0.0)
+def _added(forward, forward_gpu, has_backward, backward, backward_gpu):
+    later = xp.maximum(backward - backward_gpu, 0.0)
+    return xp.maximum(forward - forward_gpu, 0.0) + has_backward * later
 
 
 def _layer(of: str) -> None:
@@ -574,34 +571,36 @@ def _layer(of: str) -> None:
         )
 
 
-def _both(returns: str, names: tuple[str, ...]) -> None:
-    """Declare a sum over forward and backward, and its forward alone where there is no other."""
-    total(returns, names)
-    alias(returns, names[0], when=FORWARD)
+def _passes(forward, has_backward, *backward):
+    return reduce(lambda time, further: time + has_backward * further, backward, forward)
+
+
+def both_passes(returns: str, forward: str, *backward: str, **further: Unpack[Further]) -> None:
+    """Declare a sum over the forward and, where a step has one, the backward pass."""
+    inputs = (forward, "has_backward", *backward)
+    declare(returns, inputs, _passes, laws=f"linear: {' '.join(inputs)}", **further)
 
 
 def _parts(of: str) -> None:
     """Declare a layer's parts over forward and backward together."""
-    _both(
+    both_passes(
         f"{of}_layer_matmul_time",
-        (
-            f"{of}_layer_matmul_forward_time",
-            f"{of}_layer_input_gradient_time",
-            f"{of}_layer_weight_gradient_time",
-        ),
+        f"{of}_layer_matmul_forward_time",
+        f"{of}_layer_input_gradient_time",
+        f"{of}_layer_weight_gradient_time",
     )
     for part in ("layer_elementwise", "exposed_tp", "layer"):
-        names = (f"{of}_{part}_forward_time", f"{of}_{part}_backward_time")
-        _both(f"{of}_{part}_time", names)
+        whole = f"{of}_{part}_{{}}time"
+        both_passes(whole.format(""), whole.format("forward_"), whole.format("backward_"))
     forward = f"{of}_layer_forward_time", f"{of}_layer_forward_gpu_time"
     backward = f"{of}_layer_backward_time", f"{of}_layer_backward_gpu_time"
-    declare(f"{of}_layer_host_time", (*forward, *backward), _added)
-    declare(f"{of}_layer_host_time", forward, _forward_added, when=FORWARD)
+    declare(f"{of}_layer_host_time", (*forward, "has_backward", *backward), _added)
 
 
 for _class in quantities.CLASSES:
     _layer(_class)
     _parts(_class)
-_both("attention_time", ("attention_forward_time", "attention_backward_time"))
-_both("layer_exposed_cp_time", ("exposed_cp_forward_time", "exposed_cp_backward_time"))
-_both("layer_exposed_ep_time", ("exposed_ep_forward_time", "exposed_ep_backward_time"))
+both_passes("attention_time", "attention_forward_time", "attention_backward_time")
+for _group in ("cp", "ep"):
+    _times = (f"exposed_{_group}_forward_time", f"exposed_{_group}_backward_time")
+    both_passes(f"layer_exposed_{_group}_time", *_times)

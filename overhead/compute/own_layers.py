@@ -11,7 +11,7 @@ others take less shortens the pipeline's filling and draining (`shorter_stages_t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 from overhead.arrays import xp
@@ -36,7 +36,6 @@ FORWARD_PARTS = {
     ),
     "attention": ("attention_forward_time", "attention_layer_attention_forward_time"),
 }
-FORWARD = {"schedule": "forward_only"}
 FOLDS = {**ORDERED, "schedule": "|".join(FOLDED)}
 SAME = "exposed communication and launch-bound time of the mean of mixers"
 # As many layers are recomputed as there are with the model's own mixers.
@@ -52,11 +51,15 @@ def _beyond(*times):
     return sum(own - mean for mean, own in zip(times[::2], times[1::2], strict=True))
 
 
+def _beyond_in_both(has_backward, mean_recomputed, own_recomputed, *times):
+    return _beyond(*times) + has_backward * (own_recomputed - mean_recomputed)
+
+
 _taken = [time for part in FORWARD_PARTS.values() for time in part]
 declare("attention_beyond_forward_time", _taken, _beyond, assumes=(SAME,))
-_taken = [time for name, part in PARTS.items() if name != "weight_gradient" for time in part]
-declare("attention_beyond_time", _taken, _beyond, assumes=(SAME,))
-declare("attention_beyond_time", _taken[:-2], _beyond, when=FORWARD, assumes=(SAME,))
+_taken = ["has_backward", *PARTS["recompute"]]
+_taken += [time for name in FORWARD_PARTS for time in PARTS[name]]
+declare("attention_beyond_time", _taken, _beyond_in_both, assumes=(SAME,))
 
 
 @formula(when=ORDERED, **SOURCE)
@@ -91,16 +94,16 @@ def declare_own(
     inputs: Sequence[str],
     kernel: Callable[..., Any],
     beyond: Sequence[str],
-    own: Mapping[str, str] = ORDERED,
     **further: Unpack[Further],
 ) -> None:
     """Declare a sum over the middle stage's layers; by their order with its own mixers.
 
     `beyond` are the mean's time and an attention layer's, or what this has beyond the mean; where
-    the first input is a number of micro-batches, each has it.
+    the first input is a number of passes, each has it.
     """
     declare(returns, inputs, kernel, **further)
-    each, excess = inputs[0] == "num_micro_batches", "middle_attention_excess"
+    excess = "middle_attention_excess"
+    each = inputs[0] in ("num_micro_batches", "backward_passes")
     names = tuple(dict.fromkeys((*inputs, *beyond, excess)))
 
     def ordered(*values):
@@ -110,7 +113,7 @@ def declare_own(
         whole = kernel(*(known[name] for name in inputs))
         return xp.maximum(whole + (known[inputs[0]] * more if each else more), 0.0)
 
-    further["when"] = {**(further.get("when") or {}), **own}
+    further["when"] = {**(further.get("when") or {}), **ORDERED}
     declare(returns, names, ordered, **further)
 
 

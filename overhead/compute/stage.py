@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.compute.layer import both_passes
 from overhead.compute.own_layers import PARTS, SLOWEST, declare_own
 from overhead.formula import alias, call, declare, formula, total
 from overhead.labels import FOLDED, LABELS
@@ -232,33 +233,16 @@ def end_stage_extra_time(pp, first_stage_extra_time, last_stage_extra_time):
 EVERY = "every stage takes as long as the slower end; its extra work counts as backward"
 
 
-def _at_least(time, rank_tokens, attention_peak_flops):
-    return xp.maximum(time, rank_tokens / attention_peak_flops)
-
-
 @formula(returns="stage_forward_time", **PIPELINE)
 def even_stage_forward_time(middle_forward_time, rank_tokens, attention_peak_flops):
     """Forward time per stage and micro-batch."""
-    return _at_least(middle_forward_time, rank_tokens, attention_peak_flops)
+    return xp.maximum(middle_forward_time, rank_tokens / attention_peak_flops)
 
 
 @formula(returns="stage_backward_time", assumes=(EVERY,), **PIPELINE)
 def even_stage_backward_time(middle_backward_time, end_stage_extra_time):
     """Backward time per stage and micro-batch, first or last stage included."""
     return xp.maximum(middle_backward_time + end_stage_extra_time, 0.0)
-
-
-@formula(
-    returns="stage_forward_time",
-    assumes=("every stage takes as long as the slower end",),
-    when={"schedule": "forward_only", "stages": "even"},
-    **PIPELINE,
-)
-def forward_only_stage_forward_time(
-    middle_forward_time, end_stage_extra_time, rank_tokens, attention_peak_flops
-):
-    """Forward time per stage, forward-only, first or last stage included."""
-    return _at_least(middle_forward_time + end_stage_extra_time, rank_tokens, attention_peak_flops)
 
 
 alias(
@@ -275,7 +259,6 @@ alias(
 #
 # As of a layer, the slower of the GPU and of the host's launches rules.
 
-FORWARD = {"schedule": "forward_only"}
 EMBEDDING: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/tensor_parallel/layers.py, VocabParallelEmbedding",
@@ -287,21 +270,10 @@ EMBEDDING: dict[str, Any] = {
     **EMBEDDING,
 )
 def embedding_gpu_time(
-    activation_bytes, rank_tokens, hidden_size, memory_efficiency, memory_bandwidth
+    has_backward, activation_bytes, rank_tokens, hidden_size, memory_efficiency, memory_bandwidth
 ):
     """Time of the embedding on the GPU, forward and backward."""
-    moved = 5.0 * activation_bytes * rank_tokens * hidden_size
-    return moved / (memory_efficiency * memory_bandwidth)
-
-
-@formula(
-    returns="embedding_gpu_time", assumes=("rows are read and written",), when=FORWARD, **EMBEDDING
-)
-def forward_embedding_gpu_time(
-    activation_bytes, rank_tokens, hidden_size, memory_efficiency, memory_bandwidth
-):
-    """Embedding time on the GPU, forward-only schedule."""
-    moved = 2.0 * activation_bytes * rank_tokens * hidden_size
+    moved = (2.0 + 3.0 * has_backward) * activation_bytes * rank_tokens * hidden_size
     return moved / (memory_efficiency * memory_bandwidth)
 
 
@@ -349,26 +321,21 @@ declare(
     where="megatron/core/transformer/multi_token_prediction.py",
     assumes=("the MTP layer is one of the layers of its stage; communication is separate",),
 )
-total(
+both_passes(
     "output_gpu_time",
-    (*_LOGITS, "mtp_time"),
-    assumes=("the norm before the LM head is not counted",),
-)
-
-
-alias(
-    "output_gpu_time",
-    "logits_forward_time",
-    assumes=("logits are computed for every token, without loss",),
-    lacks={"mtp_time": "only training predicts further tokens"},
-    when=FORWARD,
+    *_LOGITS,
+    "mtp_time",
+    assumes=(
+        "the norm before the LM head is not counted",
+        "without a backward, logits are computed for every token, without loss",
+    ),
 )
 
 
 # The host: what is launched of one micro-batch.  Embedding: mask 4, rows, positions 2, sum,
 # dropout, and for the gradients dropout, both tables and their sums 6.  Output: norm, product,
 # loss of a split vocabulary 18, mask and mean 4; gradients of the loss 8, of product and norm 8.
-LAUNCHES = {"embedding": (15.0, 9.0), "output": (40.0, 2.0)}
+LAUNCHES = {"embedding": (9.0, 6.0), "output": (2.0, 38.0)}  # Forward, and what training adds
 WHERE = {
     "embedding": EMBEDDING["where"],
     "output": "megatron/core/tensor_parallel/cross_entropy.py, and pretrain_gpt.py, loss_func",
@@ -379,10 +346,15 @@ WHERE = {
 CHUNKED = {"embedding": (), "output": ("rank_tokens", "logit_tokens")}
 
 
-def _norm(launches: float) -> Any:
+def _norm(forward: float, further: float) -> Any:
     def slower(
-        gpu: Array, eager_launch_fraction: Array, host_launch_time: Array, *tokens: Array
+        has_backward: Array,
+        gpu: Array,
+        eager_launch_fraction: Array,
+        host_launch_time: Array,
+        *tokens: Array,
     ) -> Array:
+        launches = forward + further * has_backward
         host = launches * eager_launch_fraction * host_launch_time
         if tokens:
             host = host * (tokens[0] / tokens[1])
@@ -391,14 +363,13 @@ def _norm(launches: float) -> Any:
     return slower
 
 
+_taken = ("eager_launch_fraction", "host_launch_time")
 for _end, _counts in LAUNCHES.items():
-    for _count, _when in zip(_counts, (None, FORWARD), strict=True):
-        declare(
-            f"{_end}_time",
-            (f"{_end}_gpu_time", "eager_launch_fraction", "host_launch_time", *CHUNKED[_end]),
-            _norm(_count),
-            source="megatron",
-            where=WHERE[_end],
-            assumes=("the host launches ahead of the GPU, as in a layer",),
-            when=_when,
-        )
+    declare(
+        f"{_end}_time",
+        ("has_backward", f"{_end}_gpu_time", *_taken, *CHUNKED[_end]),
+        _norm(*_counts),
+        source="megatron",
+        where=WHERE[_end],
+        assumes=("the host launches ahead of the GPU, as in a layer",),
+    )

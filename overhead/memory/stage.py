@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from overhead.arrays import xp
 from overhead.completion import features, follows
 from overhead.evaluation import Evaluation
-from overhead.formula import REGISTRY, alias, constant, formula
+from overhead.formula import REGISTRY, alias, constant, formula, product
 from overhead.labels import LABELS
 from overhead.memory.quantities import PARTS
 from overhead.model.order import NUMBERS, of_stage
@@ -49,8 +49,7 @@ MTP: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/multi_token_prediction.py",
 }
-alias("mtp_depths", "mtp_layers", **MTP)
-constant("mtp_depths", 0.0, "MTP depth: training only", when={"schedule": "forward_only"}, **MTP)
+product("mtp_depths", ("has_backward", "mtp_layers"), "MTP depth: training only", **MTP)
 
 
 @formula(

@@ -6,7 +6,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import alias, call, constant, formula, parameters, product, total
-from overhead.labels import PREFETCHES, SHARED, TRAINING
+from overhead.labels import PREFETCHES, SHARED
 from overhead.memory.activations import NARROW_ONES, in_both
 
 ZERO = "rajbhandari2020"
@@ -80,6 +80,7 @@ def weight_shard_memory(*taken):
 
 @formula(source=ZERO, where="section 5.2")
 def gradient_memory(
+    has_backward,
     device_gradient_bytes,
     zero_stage,
     trained_parameters,
@@ -89,11 +90,12 @@ def gradient_memory(
 ):
     """Memory of gradients: sharded from stage 2."""
     kept = (trained_parameters, trained_expert_parameters, shards, expert_shards)
-    return device_gradient_bytes * _share(zero_stage >= 2.0, *kept)
+    return has_backward * device_gradient_bytes * _share(zero_stage >= 2.0, *kept)
 
 
 @formula(source=ZERO, where="section 5.1")
 def optimizer_memory(
+    has_backward,
     device_optimizer_bytes,
     zero_stage,
     trained_parameters,
@@ -103,7 +105,7 @@ def optimizer_memory(
 ):
     """Optimizer states: sharded from ZeRO-1 (Megatron-LM distributed optimizer)."""
     kept = (trained_parameters, trained_expert_parameters, shards, expert_shards)
-    return device_optimizer_bytes * _share(zero_stage >= 1.0, *kept)
+    return has_backward * device_optimizer_bytes * _share(zero_stage >= 1.0, *kept)
 
 
 total(
@@ -295,6 +297,7 @@ formula(
     **FSDP,
 )
 def unsharded_gradient_memory(
+    has_backward,
     zero_stage,
     unsharded_gradient_fraction,
     reduce_every_micro_batch,
@@ -308,7 +311,7 @@ def unsharded_gradient_memory(
     dense = xp.where(shards > 1.0, trained_parameters, 0.0)
     experts = xp.where(expert_shards > 1.0, trained_expert_parameters, 0.0)
     share = xp.where(reduce_every_micro_batch > 0.0, unsharded_gradient_fraction, 1.0)
-    waiting = share * gradient_bytes * (dense + experts)
+    waiting = has_backward * share * gradient_bytes * (dense + experts)
     return xp.where(zero_stage >= 2.0, waiting, 0.0)
 
 
@@ -318,7 +321,7 @@ call(
     of="unsharded_gradient_memory",
     bind={"unsharded_gradient_fraction": "full_gradient_fraction"},
     labels={"dp_mechanism": SHARED},
-    when={"dp_mechanism": "gradient_accumulation", "schedule": TRAINING},
+    when={"dp_mechanism": "gradient_accumulation"},
 )
 
 
@@ -329,9 +332,9 @@ call(
         "buckets in addition to the gradients; give 0 if buckets are views of one gradient buffer",
     ),
 )
-def bucket_memory(dp, cp, buckets, bucket_bytes):
+def bucket_memory(has_backward, dp, cp, buckets, bucket_bytes):
     """Memory of buckets of gradients on their way."""
-    return xp.where(dp * cp > 1.0, buckets * bucket_bytes, 0.0)
+    return has_backward * xp.where(dp * cp > 1.0, buckets * bucket_bytes, 0.0)
 
 
 # What a product hands back whose gradient was added to the sum already; of sharded weights none is.
@@ -345,11 +348,17 @@ FUSED = "no fused accumulation of sharded gradients, as set by Megatron-FSDP rec
 
 @formula(assumes=(ONE_A_SHAPE, "the experts of a layer share theirs", FUSED), **PLACEHOLDERS)
 def placeholder_memory(
-    placeholder_bytes, zero_stage, layer_rank_parameters, stage_moe_layers, expert_weights, etp
+    has_backward,
+    placeholder_bytes,
+    zero_stage,
+    layer_rank_parameters,
+    stage_moe_layers,
+    expert_weights,
+    etp,
 ):
     """Dummy weight gradient of a GEMM with fused gradient accumulation."""
     expert = xp.where(stage_moe_layers > 0.0, expert_weights / etp, 0.0)
-    kept = placeholder_bytes * (layer_rank_parameters + expert)
+    kept = has_backward * placeholder_bytes * (layer_rank_parameters + expert)
     return xp.where(zero_stage >= 2.0, 0.0, kept)
 
 
@@ -357,10 +366,11 @@ def placeholder_memory(
     returns="placeholder_memory",
     assumes=(ONE_A_SHAPE, FUSED),
     lacks=dict.fromkeys(("layer_rank_parameters", "expert_weights"), FROZEN),
-    when={"tuning": "lora", "schedule": TRAINING},
+    when={"tuning": "lora"},
     **PLACEHOLDERS,
 )
 def adapted_placeholder_memory(
+    has_backward,
     placeholder_bytes,
     zero_stage,
     lora_rank,
@@ -377,7 +387,8 @@ def adapted_placeholder_memory(
         xp.minimum(count, 1.0) for count in (stage_layers, stage_mlp_layers, stage_moe_layers)
     )
     mlps = (dense, mlp_adapter_width, routed, shared_adapter_width)
-    kept = placeholder_bytes * _adapters(lora_rank, every, mixer_adapter_width, *mlps) / tp
+    adapters = _adapters(lora_rank, every, mixer_adapter_width, *mlps)
+    kept = has_backward * placeholder_bytes * adapters / tp
     return xp.where(zero_stage >= 2.0, 0.0, kept)
 
 
@@ -505,25 +516,3 @@ constant(
 
 
 total("rank_parameters", ("stage_parameters", "stage_expert_parameters"), **TENSOR)
-
-
-# Memory of a pipeline that runs forwards alone: no gradients, and no optimizer.
-
-NONE = (
-    "gradient_memory",
-    "optimizer_memory",
-    "unsharded_gradient_memory",
-    "bucket_memory",
-    "placeholder_memory",
-)
-
-
-for _name in NONE:
-    constant(
-        _name,
-        0.0,
-        "None in a forward-only schedule",
-        name=f"forward_only_{_name}",
-        assumes=("a forward-only schedule needs no gradients and no optimizer",),
-        when={"schedule": "forward_only"},
-    )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute.layer import with_host
 from overhead.compute.own_layers import PARTS as MIXED
 from overhead.compute.own_layers import declare_own
-from overhead.formula import call, constant, declare, formula, product, total
-from overhead.labels import LABELS, PAIRED, TRAINING
-from overhead.model.order import ORDERED, of_stage
+from overhead.formula import call, declare, formula, product, total
+from overhead.labels import LABELS, PAIRED
+from overhead.model.order import of_stage
 from overhead.quantity import Array
 
 DUAL = {"schedule": "|".join(PAIRED)}
@@ -21,11 +20,10 @@ SCHEDULES = LABELS["schedule"].values
 total("middle_layers", ("middle_mlp_layers", "middle_moe_layers"))
 
 
-def _by_class(num_micro_batches, dense, dense_time, experts, expert_time):
-    return num_micro_batches * (dense * dense_time + experts * expert_time)
+def _by_class(passes, dense, dense_time, experts, expert_time):
+    return passes * (dense * dense_time + experts * expert_time)
 
 
-TRAINED = {**ORDERED, "schedule": TRAINING}
 for _part, _name in (
     ("matmul_part", "layer_matmul"),
     ("elementwise_part", "layer_elementwise"),
@@ -34,20 +32,12 @@ for _part, _name in (
     ("recompute_part", "layer_recompute"),
 ):
     _times = (f"dense_{_name}_time", f"moe_{_name}_time")
-    _summed = ("num_micro_batches", "middle_mlp_layers", _times[0], "middle_moe_layers", _times[1])
+    _count = "backward_passes" if _part == "recompute_part" else "num_micro_batches"
+    _summed = (_count, "middle_mlp_layers", _times[0], "middle_moe_layers", _times[1])
     if _name.removeprefix("layer_") in MIXED:
-        _own = TRAINED if _part == "recompute_part" else ORDERED
-        _beyond = MIXED[_name.removeprefix("layer_")]
-        declare_own(f"{_part}_time", _summed, _by_class, _beyond, _own)
+        declare_own(f"{_part}_time", _summed, _by_class, MIXED[_name.removeprefix("layer_")])
     else:
         declare(f"{_part}_time", _summed, _by_class)
-
-
-constant(
-    "recompute_part_time",
-    0.0,
-    when={"schedule": "forward_only"},
-)
 
 
 def _each(num_micro_batches, layers, time):
@@ -277,31 +267,22 @@ product(
 # Whether the host rules.
 
 
-def _host_bound(dense, experts, *times):
+def _host_bound(dense, experts, has_backward, *times):
     """Return 1 where the host takes longer; a class's times are the host's, then the GPU's."""
-    each = len(times) // 4
-    sums = [sum(times[place * each : (place + 1) * each]) for place in range(4)]
+    ways = zip(times[::2], times[1::2], strict=True)
+    sums = [forward + has_backward * backward for forward, backward in ways]
     host = dense * sums[0] + experts * sums[2]
     return xp.where(host > dense * sums[1] + experts * sums[3], 1.0, 0.0)
 
 
-def _declare_host_bound(ways: tuple[str, ...], when: Mapping[str, str] | None = None) -> None:
-    """Declare whether the host rules the layers of a stage, over some directions."""
-    times = {
-        (of, what): [f"{of}_layer_{way}_{what}_time" for way in ways]
-        for of in ("dense", "moe")
-        for what in ("host", "gpu")
-    }
-    taken = (
-        "middle_mlp_layers",
-        "middle_moe_layers",
-        *(n for time in times.values() for n in time),
-    )
-    declare("host_bound", taken, _host_bound, when=when)
-
-
-_declare_host_bound(("forward", "backward"))
-_declare_host_bound(("forward",), {"schedule": "forward_only"})
+_times = [
+    f"{of}_layer_{way}_{what}_time"
+    for of in ("dense", "moe")
+    for what in ("host", "gpu")
+    for way in ("forward", "backward")
+]
+_taken = ("middle_mlp_layers", "middle_moe_layers", "has_backward", *_times)
+declare("host_bound", _taken, _host_bound)
 
 # The optimizer's update: the bytes that it moves for the parameters that a rank owns.
 
@@ -329,6 +310,7 @@ def owned_parameters(
     assumes=("gradients are read twice, states and weights read and written once",),
 )
 def device_update_time(
+    has_backward,
     optimizer_traffic_bytes,
     owned_parameters,
     memory_efficiency,
@@ -336,16 +318,8 @@ def device_update_time(
     device_update_fraction,
 ):
     """Optimizer update time on the GPU."""
-    moved = optimizer_traffic_bytes * owned_parameters
+    moved = has_backward * optimizer_traffic_bytes * owned_parameters
     return moved / (memory_efficiency * memory_bandwidth) * device_update_fraction
-
-
-constant(
-    "device_update_time",
-    0.0,
-    assumes=("nothing is updated",),
-    when={"schedule": "forward_only"},
-)
 
 
 # The step's time: its pipeline, and what comes before and after it.

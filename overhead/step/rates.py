@@ -8,10 +8,8 @@ from overhead.arrays import xp
 from overhead.compute.attention import FUSED
 from overhead.compute.quantities import DAO_2023
 from overhead.formula import alias, declare, formula, product
-from overhead.labels import TRAINING
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
-FORWARD = {"schedule": "forward_only"}
 MASKED = "masked positions count as computed"
 AGAIN: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5 and appendix A"}
 
@@ -28,16 +26,23 @@ def tokens_per_second_per_gpu(tokens_per_second, world_size):
     return tokens_per_second / world_size
 
 
-# FLOPs of a step of forwards alone.
+# FLOPs of a step; without a backward nothing predicts further tokens.
+
+
+def _flops(has_backward, trained, forward, tokens_per_step):
+    return xp.where(has_backward > 0.0, trained, forward) * tokens_per_step
+
 
 for _prefix in ("", "causal_"):
-    product(
+    declare(
         f"{_prefix}model_flops",
-        (f"{_prefix}forward_flops_per_token", "tokens_per_step"),
-        assumes=("there is no backward",),
-        lacks={f"{_prefix}model_flops_per_token": "only training predicts further tokens"},
-        when=FORWARD,
-        name=f"{_prefix}forward_only_flops",
+        (
+            "has_backward",
+            f"{_prefix}model_flops_per_token",
+            f"{_prefix}forward_flops_per_token",
+            "tokens_per_step",
+        ),
+        _flops,
         **PALM,
     )
 
@@ -179,18 +184,9 @@ def per_op_recomputed_flops_per_token(
 
 
 @formula(**AGAIN)
-def hardware_flops(computed_model_flops, recomputed_flops_per_token, tokens_per_step):
-    """Computed FLOPs per step, recomputation included."""
-    return computed_model_flops + recomputed_flops_per_token * tokens_per_step
-
-
-@formula(
-    returns="hardware_flops",
-    when={"loss": "cut_cross_entropy|vocab_tiling", "schedule": TRAINING},
-    **AGAIN,
-)
-def fused_hardware_flops(
+def hardware_flops(
     computed_model_flops,
+    has_backward,
     recomputed_flops_per_token,
     loss_recomputation,
     logits_flops_per_token,
@@ -198,16 +194,7 @@ def fused_hardware_flops(
 ):
     """Computed FLOPs per step, recomputation of layers and logits included."""
     again = recomputed_flops_per_token + loss_recomputation * logits_flops_per_token
-    return computed_model_flops + again * tokens_per_step
-
-
-alias(
-    "hardware_flops",
-    "computed_model_flops",
-    assumes=("nothing is recomputed",),
-    when=FORWARD,
-    **AGAIN,
-)
+    return computed_model_flops + has_backward * again * tokens_per_step
 
 
 # Time of a whole training, and what its computing costs.
