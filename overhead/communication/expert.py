@@ -160,13 +160,6 @@ alias(
     "EP communication per layer, backward: as forward",
     **DISPATCHER,
 )
-constant(
-    "ep_layer_forward_time",
-    0.0,
-    assumes=("unknown shapes: no experts",),
-    when=UNKNOWN,
-    **DISPATCHER,
-)
 
 
 # Dispatch to experts that sends a token once to each node, however many of its experts are there.

@@ -67,9 +67,6 @@ def recomputed_blocks(
     return (dense + shared) / xp.maximum(blocks, 1.0)
 
 
-constant("recomputed_blocks", 0.0, when=UNKNOWN)
-
-
 OF_LAYERS = "full|full_early_stop|uniform|block"
 # What layers that are recomputed repeat, and what each of their modules does.
 for _returns, _methods, _module in (
@@ -84,19 +81,14 @@ for _returns in ("recomputed_gathers", "recomputed_exchanges"):
     constant(_returns, 1.0, "Full recomputation", when={"recompute": "per_op"}, **REPEATED)
 
 
-EARLY: dict[str, Any] = {
-    "returns": "recomputed_reductions",
-    "when": {"recompute": "full|full_early_stop"},
-    **REPEATED,
-}
-
-
 @formula(
+    returns="recomputed_reductions",
     assumes=(
         "the mean of all layers, of which a separate MoE layer is one",
         "in an MoE layer shared experts come last; without them the mixer's reduction is needed",
     ),
-    **EARLY,
+    when={"recompute": "full|full_early_stop"},
+    **REPEATED,
 )
 def stopped_reductions(
     stops_early,
@@ -110,12 +102,6 @@ def stopped_reductions(
     blocks = dense_layer_blocks * dense_mlp_layers + moe_layer_blocks * moe_layers
     last = dense_mlp_layers + separate_moe_layers + (moe_layer_blocks - 1.0) * moe_layers
     return 1.0 - stops_early * xp.minimum(last / xp.maximum(blocks, 1.0), 1.0)
-
-
-@formula(**{**EARLY, "when": {**EARLY["when"], **UNKNOWN}})
-def stopped_dense_reductions(stops_early):
-    """Recomputed fraction of TP reductions, all layers dense: of two in a layer one may be left."""
-    return 1.0 - 0.5 * stops_early
 
 
 # Layers of stages.
@@ -216,9 +202,6 @@ _some = [f"{at}_stage_tp_blocks" for at in STAGES]
 _largest("max_stage_tp_blocks", _some, "Most TP blocks in a stage, with dense layers first")
 
 
-constant("max_stage_moe_layers", 0.0, when=UNKNOWN)
-
-
 # All stages by the busiest one.
 
 
@@ -227,12 +210,6 @@ def all_tp_blocks(dense_layer_blocks, dense_mlp_layers, moe_layer_blocks, moe_la
     """TP blocks of all stages."""
     further = mtp_depths * xp.where(moe_layers > 0.0, moe_layer_blocks, dense_layer_blocks)
     return dense_layer_blocks * dense_mlp_layers + moe_layer_blocks * moe_layers + further
-
-
-@formula(returns="all_tp_blocks", when=UNKNOWN, **BLOCKS)
-def all_dense_tp_blocks(all_layers):
-    """TP blocks of all stages, if all layers are dense."""
-    return 2.0 * all_layers
 
 
 total("all_layers", ("layers", "mtp_depths"))

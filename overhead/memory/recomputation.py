@@ -21,25 +21,18 @@ TOTAL: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.3"}
 
 # What a layer keeps, by label `recompute`; nothing without a backward.
 
-PLACE: dict[str, Any] = {"source": "korthikanti2022"}
 MODULES: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/transformer_config.py: recompute_modules;"
     " transformer_layer.py, multi_latent_attention.py, moe/moe_layer.py and experts.py",
 }
-INPUT = "each layer keeps its input"
-BLOCK: dict[str, Any] = {
+MEGATRON_BLOCK: dict[str, Any] = {
     "source": "megatron",
-    "where": "megatron/core/transformer/transformer_block.py: recompute_method block",
-    "when": {"recompute": "block"},
+    "where": "megatron/core/transformer/transformer_block.py: recompute_num_layers",
 }
-UNIFORM: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/transformer_block.py: recompute_method uniform",
-    "when": {"recompute": "uniform"},
-}
+IN_BLOCK, UNIFORM = {"recompute": "block"}, {"recompute": "uniform"}
 # Recomputation that stops once it has what the backward needs keeps no more and no less.
-FULL = {"recompute": "full|full_early_stop"}
+WHOLE = {"recompute": "full|full_early_stop|uniform"}
 PER_OP: dict[str, Any] = {
     "source": "torchtitan",
     "where": "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy",
@@ -48,53 +41,38 @@ EVERY_SECOND = (
     "the layer input, outputs of every second GEMM (queries, values, MLP up-projection, "
     "down-projection of a gated MLP), attention output and reduce-scatter outputs"
 )
+SOME = "of a layer's activations the outputs of some GEMMs alone are kept"
 
 
-WHOLE: dict[str, Any] = {"where": "section 4.1", "when": {"recompute": "none"}}
-CHECKPOINTED: dict[str, Any] = {
-    "where": "section 5, full recomputation",
-    "assumes": (INPUT,),
-    "when": FULL,
-}
-# Without a backward nothing is kept.
-BACK = "has_backward"
+def _kept(backward, whole, recomputed, checkpoint):
+    return backward * (recomputed * checkpoint + (1.0 - recomputed) * whole)
 
 
-def _product(backward, kept):
-    return backward * kept
-
-
-for _class in ("dense", "moe"):
-    _kept, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
-    declare(_kept, (BACK, _all), _product, "All that a layer has", **WHOLE, **PLACE)
-    _input = (BACK, "checkpoint_activations")
-    declare(_kept, _input, _product, "Layer input only", **CHECKPOINTED, **PLACE)
+def _inputs_kept(backward, fraction, checkpoint):
+    return backward * (fraction * checkpoint)
 
 
 def _all_but(backward, whole, mixer, block):
     return backward * xp.maximum(whole - (mixer + block), 0.0)
 
 
-def _some(whole, checkpoint, share):
-    return share * checkpoint + (1.0 - share) * whole
-
-
-def _units(checkpoint, units, chunk_layers):
-    return checkpoint * units / xp.maximum(chunk_layers, 1.0)
-
-
+# Of whole layers, the share that is recomputed keeps its inputs.
+LAYERS: dict[str, Any] = {
+    "source": "korthikanti2022",
+    "where": "sections 4.1 and 5, full recomputation",
+    "assumes": ("a mean over the layers of a stage",),
+}
+INPUTS_ALONE = "a recomputed layer keeps its input alone"
 for _class, _block in (("dense", "mlp"), ("moe", "moe")):
-    _kept, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
+    _returns, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
+    _inputs = ("has_backward", _all, "stage_recomputed_fraction", "checkpoint_activations")
+    declare(_returns, _inputs, _kept, **LAYERS)
+    _inputs = ("has_backward", "kept_input_fraction", "checkpoint_activations")
+    _lacks = {_all: INPUTS_ALONE}
+    declare(_returns, _inputs, _inputs_kept, when=WHOLE, lacks=_lacks, **LAYERS)
     _modules = ("mixer_module_activations", f"{_block}_block_module_activations")
-    declare(_kept, (BACK, _all, *_modules), _all_but, when={"recompute": "selective"}, **MODULES)
-    _inputs = (_all, "checkpoint_activations", "stage_recomputed_fraction")
-    declare(_kept, _inputs, _some, assumes=("a mean over the layers of a stage",), **BLOCK)
-    _inputs = ("checkpoint_activations", "recompute_units", "chunk_layers")
-    declare(_kept, _inputs, _units, assumes=("the mean of a chunk's layers",), **UNIFORM)
-    for _method in ("block", "uniform"):
-        # How many layers are recomputed needs no answer then.
-        _when = {"schedule": "forward_only", "recompute": _method}
-        constant(_kept, 0.0, assumes=("there is no backward",), when=_when)
+    _inputs = ("has_backward", _all, *_modules)
+    declare(_returns, _inputs, _all_but, when={"recompute": "selective"}, **MODULES)
 
 
 @formula(
@@ -123,6 +101,7 @@ def saved_attention_activations(
 @formula(
     returns="kept_dense_layer_activations",
     assumes=(EVERY_SECOND, "the output of the last GEMM is replicated on each rank"),
+    lacks={"dense_layer_activations": SOME},
     when={"recompute": "per_op"},
     **PER_OP,
 )
@@ -143,6 +122,7 @@ def per_op_dense_layer_activations(
 @formula(
     returns="kept_moe_layer_activations",
     assumes=(EVERY_SECOND, "routed-expert GEMMs are not among the saved outputs"),
+    lacks={"moe_layer_activations": SOME},
     when={"recompute": "per_op"},
     **PER_OP,
 )
@@ -197,7 +177,9 @@ KEPT = (
     "kept_moe_layer_activations",
 )
 UNLESS = f"{ONE} (computed, in a forward-only schedule)"
-declare("recompute_activation_memory", KEPT, _one_layer, assumes=(UNLESS,), **LIVE)
+_returns = "recompute_activation_memory"
+declare(_returns, KEPT, _one_layer, assumes=(UNLESS,), **LIVE)
+# In a forward-only schedule how many layers are recomputed needs no answer.
 NONE_AGAIN = {"recompute_layers": "without a backward no layer is recomputed"}
 for _method, _kernel, _more, _lacks in (
     ("block", _one_of_block, (), NONE_AGAIN),
@@ -205,17 +187,9 @@ for _method, _kernel, _more, _lacks in (
 ):
     _inputs = (*OF_LAYERS, "checkpoint_activations", "recompute_layers", *_more)
     _when = {"recompute": _method}
-    declare("recompute_activation_memory", _inputs, _kernel, assumes=(ONE,), when=_when, **LIVE)
-    _when = {"recompute": _method, "schedule": "forward_only"}
-    declare(
-        "recompute_activation_memory",
-        KEPT,
-        _one_layer,
-        assumes=(UNLESS,),
-        when=_when,
-        lacks=_lacks,
-        **LIVE,
-    )
+    declare(_returns, _inputs, _kernel, assumes=(ONE,), when=_when, **LIVE)
+    _when["schedule"] = "forward_only"
+    declare(_returns, KEPT, _one_layer, assumes=(UNLESS,), when=_when, lacks=_lacks, **LIVE)
 
 
 # What waits in the host's memory, and comes back for the backward.
@@ -263,12 +237,6 @@ def host_activation_memory(
 
 # How many layers of a chunk are recomputed: as many as are given, or as few as fit.
 
-MEGATRON_BLOCK: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/transformer_block.py: recompute_num_layers",
-}
-IN_BLOCK = {"recompute": "block"}
-
 
 @formula(**PIPELINE)
 def chunk_layers(
@@ -281,12 +249,13 @@ def chunk_layers(
     )
 
 
-constant(
-    "recomputed_fraction",
-    1.0,
-    "Every layer is recomputed",
-    when={"recompute": "full|full_early_stop|uniform"},
-)
+constant("recomputed_fraction", 1.0, "Every layer is recomputed", when=WHOLE)
+# Without a backward how many layers are recomputed needs no answer.
+for _fraction, _method, _value in (
+    ("stage_recomputed_fraction", IN_BLOCK, 0.0),
+    ("kept_input_fraction", UNIFORM, 1.0),
+):
+    constant(_fraction, _value, when={"schedule": "forward_only", **_method})
 
 
 @formula(
@@ -301,16 +270,17 @@ def block_recomputed_share(recompute_layers, chunk_layers):
     return xp.minimum(recompute_layers / xp.maximum(chunk_layers, 1.0), 1.0)
 
 
-@formula(**MEGATRON_BLOCK)
+@formula(when=IN_BLOCK, **MEGATRON_BLOCK)
 def stage_recomputed_fraction(recompute_layers, virtual_pipeline_size, stage_layers):
     """Fraction of recomputed layers per stage."""
     return xp.minimum(recompute_layers * virtual_pipeline_size / xp.maximum(stage_layers, 1.0), 1.0)
 
 
-@formula(**MEGATRON_BLOCK)
-def recompute_units(chunk_layers, recompute_layers):
-    """Units of layers of a chunk, each of which keeps its first input."""
-    return xp.ceil(chunk_layers / xp.maximum(recompute_layers, 1.0))
+@formula(when=UNIFORM, **MEGATRON_BLOCK)
+def kept_input_fraction(chunk_layers, recompute_layers):
+    """Layer inputs kept per recomputed layer: the first of each unit of a chunk's layers."""
+    units = xp.ceil(chunk_layers / xp.maximum(recompute_layers, 1.0))
+    return units / xp.maximum(chunk_layers, 1.0)
 
 
 @formula(**TOTAL)

@@ -510,17 +510,6 @@ def expert_stage(
     return xp.minimum(xp.maximum(leading, xp.minimum(pp - 1.0, 1.0)), pp - 1.0)
 
 
-@formula(
-    returns="expert_stage",
-    source=DERIVED,
-    assumes=("nothing is known of layers",),
-    when={"shapes": "unknown"},
-)
-def expert_stage_of_unknown(pp):
-    """The second stage, for nothing is known of layers."""
-    return xp.minimum(pp - 1.0, 1.0)
-
-
 for _stage in CANDIDATES:
     of_stage(f"{_stage}_memory", "memory", _stage)
 

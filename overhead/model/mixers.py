@@ -517,13 +517,14 @@ for _size in (
     call(returns=_size, of=_size, bind={}, when={"mixers": "hybrid"})
 for _size in ("index_head_size", "index_top_k", "index_layers"):
     call(returns=_size, of=_size, bind={}, when={"selection": "indexed"})
-UNKNOWN = {"shapes": "unknown"}
-for _name in (
-    *(mixer.share for mixer in SCANNING),
-    "indexer_fraction",
+constant(
     "linear_attention_weight_fraction",
-):
-    constant(_name, 0.0, "Nothing is known of layers", when=UNKNOWN, source="megatron", where=GDN)
+    0.0,
+    "Nothing is known of layers",
+    when={"shapes": "unknown"},
+    source="megatron",
+    where=GDN,
+)
 
 
 # What products behind and before the mixers come to on a rank, in the mean of layers.
