@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import ArrayLike
-
 from overhead.arrays import xp
-from overhead.completion import features, follows
-from overhead.evaluation import Evaluation
-from overhead.formula import REGISTRY, alias, constant, formula, product
-from overhead.labels import LABELS
+from overhead.formula import alias, constant, formula, product
 from overhead.memory.quantities import PARTS
-from overhead.model.order import NUMBERS, of_stage
-from overhead.quantity import VOCABULARY, Array
-from overhead.shipped import loss_figures, usual_table
+from overhead.model.order import of_stage
+from overhead.quantity import Array
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
@@ -367,108 +358,6 @@ def peak_memory(first_stage_memory, second_stage_memory, expert_stage_memory, la
 def memory_headroom(memory_capacity, peak_memory):
     """Free memory of the peak stage; negative if the plan does not fit."""
     return memory_capacity - peak_memory
-
-
-# Memory of a plan by part and stage, from what is given, through the registry.
-
-TOTALS = ("model_state_memory", "activation_memory", "allocated_memory", "memory")
-
-# Labels that memory depends on; where there is no schedule, what is in flight is given.
-DEPENDS = ("recompute", "attention_kernel", "loss", "sharding", "dispatcher")
-
-
-class Derivation(Evaluation):
-    """Quantities of memory from given ones; what is computed once is kept."""
-
-    def __init__(
-        self, given: Mapping[str, ArrayLike], labels: Mapping[str, str] | None = None
-    ) -> None:
-        every_label = {name: LABELS[name].default for name in DEPENDS}
-        every_label |= features(given) | dict(labels or {})
-        for name in (*DEPENDS, "schedule"):
-            known = LABELS[name].values
-            if name in every_label and every_label[name] not in known:
-                close = difflib.get_close_matches(every_label[name], known, n=1)
-                offer = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
-                message = f"{name} = {every_label[name]}: no such value; {offer}"
-                raise ValueError(message)
-        of_loss = loss_figures(every_label["loss"], LABELS["loss"].default)
-        usual = {
-            name: taken.value
-            for name, taken in {**usual_table()["memory"], **of_loss}.items()
-            if not follows(name, given)
-        }
-        super().__init__({**usual, **given}, every_label)
-
-
-@dataclass(frozen=True, slots=True)
-class StageMemory:
-    """Memory of the stages that can be the fullest."""
-
-    stage: Array  # Their numbers; the leading axis is `STAGES`
-    # The parts of `PARTS` and the totals, in bytes; each has the leading axis if it depends on the
-    # stage
-    parts: dict[str, Array]
-    peak_memory: Array  # The total of the fullest stage, in bytes
-
-    def headroom(self, memory_capacity: ArrayLike) -> Array:
-        """Return what is left of a capacity in bytes; below nought the plan doesn't fit."""
-        capacity = xp.asarray(memory_capacity, dtype=xp.float64)
-        return xp.asarray(REGISTRY["memory_headroom"].kernel(capacity, self.peak_memory))
-
-
-def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
-    """Return the stages that can be the fullest, on a new leading axis.
-
-    From the second stage on less and less is in flight, so of the middle ones the second is the
-    fullest, or in a mixture of experts the first without dense layers.  Between the two, where
-    dense layers reach beyond the second stage, a stage could be fuller by a layer.
-    """
-    derivation = Derivation({**given, "stage": 0.0})
-    last = derivation["pp"] - 1.0
-    second = xp.minimum(last, 1.0)
-    expert = derivation["expert_stage"] if "layers" in derivation.given else second
-    return _before(xp.stack(xp.broadcast_arrays(0.0 * last, second, expert, last)), depth)
-
-
-def _before(values: Array, depth: int) -> Array:
-    """Return values whose leading axis is the stages' with that axis before `depth` others."""
-    own = values.shape[1:]
-    return values.reshape(values.shape[0], *(1,) * (depth - len(own)), *own)
-
-
-def _check_names(names: Iterable[str]) -> None:
-    for name in names:
-        if name not in VOCABULARY:
-            close = difflib.get_close_matches(name, VOCABULARY, n=1)
-            offer = f"did you mean '{close[0]}'?" if close else "see overhead.VOCABULARY"
-            message = f"{name}: no such quantity; {offer}"
-            raise ValueError(message)
-
-
-def stage_memory(
-    given: Mapping[str, ArrayLike],
-    labels: Mapping[str, str] | None = None,
-    by_stage: Mapping[str, ArrayLike] | None = None,
-) -> StageMemory:
-    """Compute the memory of a plan by part, on the stages that can be the fullest."""
-    staged = {name: xp.asarray(value, dtype=xp.float64) for name, value in (by_stage or {}).items()}
-    _check_names((*given, *staged))
-    depth = max(
-        *(xp.ndim(value) for value in given.values()), *(v.ndim - 1 for v in staged.values()), 0, 0
-    )
-    stages = candidate_stages(given, depth)
-    staged = {name: _before(value, depth) for name, value in staged.items()}
-    at_stages = {**given, **staged, "stage": stages}
-    if NUMBERS[0] in given:
-        share = Derivation(at_stages, labels)["stage_linear_fraction"]
-        at_stages = {"linear_attention_fraction": share, **at_stages}
-    derivation = Derivation(at_stages, labels)
-    parts = {name: derivation[name] for name in (*PARTS, *TOTALS)}
-    shape = xp.broadcast_shapes(parts["memory"].shape, stages.shape)
-    first, second, expert, last = xp.broadcast_to(parts["memory"], shape)
-    peak = REGISTRY["peak_memory"].kernel(first, second, expert, last)
-    return StageMemory(stages, parts, xp.asarray(peak))
 
 
 # Memory of the fullest stage of a pipeline, by part: of the stages that can be it, each once.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from overhead.completion import (
     Statement,
     complete,
+    features,
     following,
     follows,
     implied,
@@ -22,11 +23,12 @@ from overhead.completion import (
 )
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.everything import load
-from overhead.labels import IN_A_STEP, NO_LIBRARY
+from overhead.labels import IN_A_STEP, LABELS, NO_LIBRARY
 from overhead.memory.quantities import RECIPES, Recipe
-from overhead.memory.stage import Derivation, stage_memory
+from overhead.memory.stage import CANDIDATES
+from overhead.model.order import NUMBERS
 from overhead.quantity import VOCABULARY
-from overhead.shipped import Usual
+from overhead.shipped import Usual, loss_figures, usual_table
 from overhead.together import compute
 from sweeps.bands import change_by, percent
 from sweeps.errors import InputError, fault, nearest
@@ -151,17 +153,11 @@ def _values(group: _Group) -> tuple[Floats, Floats, Floats, Floats]:
     nothing = np.array(np.nan)
     case, row, evaluation = group.first, group.row, group.step
     if evaluation is None:
-        given, labels = row.of_memory(), row.labels
-        if labels.get("shapes") == "unknown":
-            values = Derivation({**given, "stage": 0.0}, labels)[case.quantity]
+        memory = row.of_memory()
+        values = _fullest(memory, case.quantity)
+        if not case.is_measured or memory.labels.get("shapes") == "unknown":
             return values, nothing, nothing, nothing
-        parts = stage_memory(given, labels).parts
-        values = parts[case.quantity]
-        # The stages that can be the fullest lead; a part that is alike in all has no such axis.
-        values = values.max(axis=0) if values.ndim > 1 else values
-        if not case.is_measured:
-            return values, nothing, nothing, nothing
-        band = Evaluation({"software_kind": given["software_kind"]}, {})
+        band = Evaluation({"software_kind": memory["software_kind"]}, {})
         return values, band["memory_error_band_low"], band["memory_error_band_high"], nothing
     with np.errstate(all="ignore"):
         low, high = evaluation["error_band_low"], evaluation["error_band_high"]
@@ -169,6 +165,24 @@ def _values(group: _Group) -> tuple[Floats, Floats, Floats, Floats]:
         at_peak = evaluation["causal_mfu"] * evaluation["step_time"]
         least = np.asarray(at_peak if case.is_measured else np.nan)
         return evaluation[case.quantity], low, high, least
+
+
+def _fullest(memory: Evaluation, quantity: str) -> Floats:
+    """Return a part of memory on the stage that has most of it."""
+    if memory.labels.get("shapes") == "unknown":
+        return Evaluation({**memory.given, "stage": 0.0}, memory.labels)[quantity]
+    stages = np.stack(np.broadcast_arrays(*(memory[name] for name in CANDIDATES)))
+    given = {**memory.given, "stage": stages}
+    if NUMBERS[0] in given:
+        share = Evaluation(given, memory.labels)["stage_linear_fraction"]
+        given.setdefault("linear_attention_fraction", share)
+    values = Evaluation(given, memory.labels)[quantity]
+    # A part that is alike in all stages has no axis of them.
+    return values.max(axis=0) if values.ndim > 1 else values
+
+
+# Labels that memory depends on; where there is no schedule, what is in flight is given.
+OF_MEMORY = ("recompute", "attention_kernel", "loss", "sharding", "dispatcher")
 
 
 class MeasuredRow(Statement):
@@ -190,10 +204,16 @@ class MeasuredRow(Statement):
         labels = {**implied(self.given), **following(self.labels, self.given)}
         return Evaluation(self.numbers, labels)
 
-    def of_memory(self) -> dict[str, Any]:
-        """Return what its memory follows from, for which less has to be known."""
+    def of_memory(self) -> Evaluation:
+        """Return the evaluation of its memory, for which less has to be known."""
         self.take_constants()
-        return {name: value for name, value in self.numbers.items() if name in VOCABULARY}
+        given = {name: value for name, value in self.numbers.items() if name in VOCABULARY}
+        usual = {name: LABELS[name].default for name in OF_MEMORY}
+        labels = usual | features(given) | self.labels
+        of_loss = loss_figures(labels["loss"], LABELS["loss"].default)
+        taken = {**usual_table()["memory"], **of_loss}
+        rest = {name: one.value for name, one in taken.items() if not follows(name, given)}
+        return Evaluation({**rest, **given}, labels)
 
     def take_model(self) -> None:
         """Take what a model lacks of which nothing is said."""

@@ -14,8 +14,8 @@ from overhead import AnalysisResult, Config, TopologyKind, analyze_config, build
 from overhead.communication.operation import DIMENSIONS
 from overhead.communication.totals import OPERATIONS
 from overhead.memory.quantities import PARTS
-from overhead.memory.stage import stage_memory
 from sweeps.spec.catalog import load_hardware, load_model
+from tests.overhead.memory_cases import stage_memory
 from tests.overhead.usual import usual
 from tests.tables import keyed
 

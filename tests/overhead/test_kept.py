@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from overhead.completion import features
-from overhead.memory.stage import Derivation
 from sweeps.spec.catalog import load_model
+from tests.overhead.memory_cases import Derivation
 from tests.tables import keyed
 
 MODELS = Path(__file__).parents[1] / "data" / "models"

@@ -9,10 +9,10 @@ import pytest
 
 import sweeps
 from overhead.memory.quantities import RECIPES
-from overhead.memory.stage import stage_memory
 from overhead.shipped import usual_table
 from sweeps.errors import InputError
 from sweeps.spec.catalog import load_model
+from tests.overhead.memory_cases import stage_memory
 from tests.tables import keyed
 
 # Llama-2 70B: 80 layers, hidden 8192, 64 heads of 128, 8 of keys, MLPs of 28672.

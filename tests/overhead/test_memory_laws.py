@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 
 from overhead.evaluation import MissingQuantities
 from overhead.memory.quantities import PARTS, RECIPES
-from overhead.memory.stage import Derivation, stage_memory
-from tests.overhead.memory_cases import DEEPSEEK_V3, K22, LLAMA3_70B, MIXED, Given, held
+from tests.overhead.memory_cases import (
+    DEEPSEEK_V3,
+    K22,
+    LLAMA3_70B,
+    MIXED,
+    Derivation,
+    Given,
+    held,
+    stage_memory,
+)
 
 # Laws.
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from overhead.evaluation import derive
 from overhead.memory.quantities import RECIPES
-from overhead.memory.stage import stage_memory
-from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, MIXED, gpt, held
+from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, MIXED, gpt, held, stage_memory
 from tests.overhead.usual import usual
 
 # Parameters of a rank.

@@ -16,12 +16,12 @@ from overhead.completion import features
 from overhead.evaluation import Evaluation
 from overhead.interleaved import interleaved_time
 from overhead.memory.quantities import RECIPES
-from overhead.memory.stage import stage_memory
 from overhead.model.order import LETTERS, MOST, NUMBERS, numbers_of, pattern_of
 from overhead.overlap.pipeline import BACKWARD, FORWARD, run_orders, stage_orders
 from overhead.shipped import usual_table
 from overhead.special import heaviest_stage, layers_of_kind
 from sweeps.spec.catalog import load_model, model_names
+from tests.overhead.memory_cases import stage_memory
 from tests.tables import keyed
 
 NANO = "nemotron-3-nano-30b-a3b"

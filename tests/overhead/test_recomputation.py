@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overhead.memory.quantities import MODULES
-from overhead.memory.stage import stage_memory
 from overhead.step.parts import PARTS
-from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, MIXED, held
+from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, MIXED, held, stage_memory
 from tests.overhead.step_cases import evaluation
 from tests.tables import keyed
 

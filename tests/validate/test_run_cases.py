@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from overhead.memory.stage import Derivation
 from sweeps.validate.run_table import NUMBERS, Run
 from sweeps.validate.training_rows import Case, cases_of_runs
+from tests.overhead.memory_cases import Derivation
 from tests.tables import examples, keyed
 
 STEP = keyed(
