@@ -35,21 +35,13 @@ def mean_time_between_failures(day, failure_rate, run_nodes):
 # What a checkpoint takes.
 
 
-@derived(assumes=("gradients are not saved",))
-def checkpoint_bytes(parameters, weight_bytes, optimizer_bytes):
-    """Checkpoint size: weights and optimizer states of the model."""
-    return parameters * (weight_bytes + optimizer_bytes)
-
-
-@derived(
-    returns="checkpoint_bytes",
-    assumes=("frozen weights are not saved",),
-    lacks={"parameters": "frozen weights are not saved"},
-    when={"tuning": "lora"},
-)
-def adapted_checkpoint_bytes(adapter_parameters, weight_bytes, optimizer_bytes):
-    """Checkpoint size: adapters and their optimizer states."""
-    return adapter_parameters * (weight_bytes + optimizer_bytes)
+@derived(assumes=("gradients are not saved", "frozen weights are not saved"))
+def checkpoint_bytes(
+    trained_weights, parameters, adapter_parameters, weight_bytes, optimizer_bytes
+):
+    """Checkpoint size: weights and optimizer states of what is trained."""
+    trained = trained_weights * parameters + adapter_parameters
+    return trained * (weight_bytes + optimizer_bytes)
 
 
 @derived(assumes=("nodes split replicated data and write concurrently",))

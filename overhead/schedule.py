@@ -7,8 +7,6 @@ that nothing hides.  Each form is compared with an event simulation of its sched
 
 from __future__ import annotations
 
-from numpy.typing import ArrayLike
-
 from overhead.arrays import xp
 from overhead.formula import alias, declare, derived, formula, total
 from overhead.interleaved import interleaved_time
@@ -493,7 +491,7 @@ def forward_only_in_flight(stage, pp):
     return xp.where(stage < pp, 1.0, 0.0)
 
 
-# Pipelines whose stages take unequally long: the ends by formulas, any stages by a stage axis.
+# Pipelines whose first and last stages take unequally long.
 #
 # In most models only the ends differ: the embedding in the first stage, logits and loss in the
 # last, and fewer layers there to make up for them.  Zero-bubble schedules and DualPipe have no
@@ -574,25 +572,3 @@ def interleaved_imbalance_time(
     alone = num_micro_batches * (first_stage_extra_time + last_stage_extra_time)
     plain = _plain(num_micro_batches, pp, first_stage_extra_time, last_stage_extra_time, p2p_time)
     return xp.where(virtual_pipeline_size > 1.0, xp.where(pp > 1.0, several, alone), plain)
-
-
-def uneven_one_f_one_b_time(
-    stage_times: ArrayLike,
-    num_micro_batches: ArrayLike,
-    p2p_time: ArrayLike = 0.0,
-    pp: ArrayLike | None = None,
-) -> Array:
-    """Return the time of 1F1B whose stages each take a time of their own."""
-    times = xp.asarray(stage_times, dtype=xp.float64)
-    length = times.shape[-1]
-    count = xp.asarray(length if pp is None else pp, dtype=xp.float64)[..., xp.newaxis]
-    transfer = xp.asarray(p2p_time, dtype=xp.float64)[..., xp.newaxis]
-    index = xp.arange(length)
-    inside = index < count
-    times = xp.where(inside, times, 0.0)
-    ahead = xp.cumsum(times[..., ::-1], axis=-1)[..., ::-1]
-    in_flight = xp.maximum(count - index, 1.0)
-    around = (ahead + 2.0 * transfer * (in_flight - 1.0)) / in_flight
-    slowest = xp.where(inside, xp.maximum(times, around), 0.0).max(axis=-1)
-    through = times.sum(axis=-1) + 2.0 * transfer[..., 0] * (count[..., 0] - 1.0)
-    return xp.asarray((xp.asarray(num_micro_batches, dtype=xp.float64) - 1.0) * slowest + through)

@@ -30,7 +30,6 @@ VITAL = (*TENSORS, "gated_mlp", "tied_embeddings")
 VASWANI = "vaswani2017"
 NARAYANAN = "narayanan2021"
 CHOWDHERY = "chowdhery2022"
-AINSLIE = "ainslie2023"
 MISTRAL = "mistral2023"
 MIXTRAL = "mixtral2024"
 DEEPSEEK_V2 = "deepseekv2"
@@ -299,17 +298,34 @@ total(
 )
 
 
-def _trained(forward, further):
-    return 3.0 * (forward + further)
+def _trained(trained, forward, further, scores, depths, layers, adapters):
+    # Scores have two gradients, whatever is frozen.
+    every = scores + depths * (scores / xp.maximum(layers, 1.0))
+    own = (2.0 + trained) * (forward + further) + (1.0 - trained) * every
+    return own + 6.0 * adapters
 
 
 for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
     declare(
         f"{_prefix}model_flops_per_token",
-        (f"{_prefix}forward_flops_per_token", f"{_prefix}mtp_flops_per_token"),
+        (
+            "trained_weights",
+            f"{_prefix}forward_flops_per_token",
+            f"{_prefix}mtp_flops_per_token",
+            f"{_prefix}attention_flops_per_token",
+            "mtp_layers",
+            "layers",
+            "adapter_parameters",
+        ),
         _trained,
         **PALM,
-        assumes=(BACKWARD, "nothing is recomputed", _masked),
+        assumes=(
+            BACKWARD,
+            "no wgrad for frozen weights (Hu et al. 2021, section 4.1)",
+            "adapters of MTP layers are not counted",
+            "nothing is recomputed",
+            _masked,
+        ),
     )
 
 
@@ -319,3 +335,9 @@ product(
     source=NARAYANAN,
     where="section 5.1",
 )
+
+
+product("model_flops", ("model_flops_per_token", "tokens_per_step"), **PALM)
+
+
+product("causal_model_flops", ("causal_model_flops_per_token", "tokens_per_step"), **PALM)

@@ -12,7 +12,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import WAYS, Factors, added, on_network, operation, times
-from overhead.formula import alias, constant, derived, formula, product
+from overhead.formula import constant, derived, formula, product
 
 WHOLE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 SPLIT: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
@@ -30,9 +30,13 @@ product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"
 
 @formula(
     source="derivation",
-    assumes=("modules kept in BF16 gather BF16 input; the mean of the two blocks of a layer",),
+    assumes=(
+        "modules kept in BF16 gather BF16 input; the mean of the two blocks of a layer",
+        "with adapters the input is gathered once, in BF16",
+    ),
 )
 def tp_gather_message_bytes(
+    trained_weights,
     tp_gather_byte_ratio,
     low_precision_attention_fraction,
     low_precision_layer_fraction,
@@ -40,19 +44,8 @@ def tp_gather_message_bytes(
 ):
     """Gathered TP block input of a micro-batch per rank."""
     narrow = 0.5 * (low_precision_attention_fraction + low_precision_layer_fraction)
-    return (1.0 - narrow * (1.0 - tp_gather_byte_ratio)) * tp_message_bytes
+    return (1.0 - trained_weights * narrow * (1.0 - tp_gather_byte_ratio)) * tp_message_bytes
 
-
-alias(
-    "tp_gather_message_bytes",
-    "tp_message_bytes",
-    "Gathered TP block input with adapters: once, in BF16",
-    lacks=dict.fromkeys(
-        ("low_precision_attention_fraction", "low_precision_layer_fraction"),
-        "what is gathered is in 16 bits, whatever frozen products take",
-    ),
-    when={"tuning": "lora"},
-)
 
 WITHOUT, WITH = ("replicated_activations",), ("sequence_parallel",)
 AT_BLOCKS = {**TP, "message": "tp_gather_message_bytes"}

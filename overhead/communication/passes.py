@@ -313,19 +313,19 @@ def max_rank_low_precision_expert_parameters(
 # Of these the trained ones, which alone have gradients: all, or adapters.
 
 LORA: dict[str, Any] = {"source": "hu2021", "where": "section 4.2", "when": {"tuning": "lora"}}
-for _all, _trained in (
-    ("max_rank_dense_parameters", "max_rank_trained_parameters"),
-    ("max_rank_expert_parameters", "max_rank_trained_expert_parameters"),
-    ("dp_layer_parameters", "dp_layer_trained_parameters"),
-    ("edp_layer_parameters", "edp_layer_trained_parameters"),
+alias("max_rank_trained_parameters", "max_rank_dense_parameters", "All of them")
+alias("dp_layer_trained_parameters", "dp_layer_parameters", "All of them")
+# Routed experts have no adapters, and adapters are in BF16.
+for _at, _kind in (
+    ("max_rank", "expert"),
+    ("edp_layer", ""),
+    ("max_rank", "low_precision"),
+    ("max_rank", "low_precision_expert"),
 ):
-    alias(_trained, _all, "All of them")
-    if "dense" not in _all and not _all.startswith("dp"):
-        constant(_trained, 0.0, "None: routed experts are frozen", **LORA)
-for _kind in ("", "expert_"):
-    _all, _trained = (f"max_rank_{one}low_precision_{_kind}parameters" for one in ("", "trained_"))
-    alias(_trained, _all, "All of them")
-    constant(_trained, 0.0, "None: adapters are in BF16", **LORA)
+    _all, _trained = (
+        "_".join(filter(None, (_at, trained, _kind, "parameters"))) for trained in ("", "trained")
+    )
+    product(_trained, ("trained_weights", _all), "All of them, unless they are frozen")
 of_stage(
     "max_rank_trained_parameters",
     "trained_parameters",
@@ -414,7 +414,6 @@ call(
 
 @derived(
     returns="trained_balance",
-    lacks={"stage_parameter_balance": "frozen weights have no gradients"},
     when=LORA["when"],
 )
 def adapter_share(pipeline_trained_parameters, pp, max_rank_trained_parameters):

@@ -10,7 +10,6 @@ from overhead.compute import quantities
 from overhead.formula import call, constant, declare, formula, product
 from overhead.memory.activations import EVENLY, NARROW, WIDE
 from overhead.quantity import Array
-from overhead.transformer import CAUSAL, FULL
 
 # A product is cut into tiles, and the last one is computed whole.
 TILE, TILE_DEPTH = 128.0, 64.0
@@ -427,27 +426,3 @@ for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_w
         mlp, tp, adapts_attention, adapts_mlp, *machine = rest
         layers = 2.0 * (adapts_attention + adapts_mlp)
         return _adapters(rank, tokens, (attention + mlp) / tp, layers, *machine)
-
-
-def _adapted_flops(forward, scores, further, depths, layers, adapters):
-    every = scores + depths * (scores / xp.maximum(layers, 1.0))
-    return 2.0 * (forward + further) + every + 6.0 * adapters
-
-
-for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
-    declare(
-        f"{_prefix}model_flops_per_token",
-        (
-            f"{_prefix}forward_flops_per_token",
-            f"{_prefix}attention_flops_per_token",
-            f"{_prefix}mtp_flops_per_token",
-            "mtp_layers",
-            "layers",
-            "adapter_parameters",
-        ),
-        _adapted_flops,
-        "FLOPs per token of training adapters: forward and input gradients, scores three times",
-        assumes=(_masked, "no wgrad for frozen weights", "adapters of MTP layers are not counted"),
-        name=f"adapted_{_prefix}model_flops_per_token",
-        **LORA,
-    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, constant, declare, formula, product, total
+from overhead.formula import alias, declare, formula, product, total
 from overhead.quantity import Array
 
 LAYER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.1"}
@@ -114,8 +114,12 @@ for _module, _adapters in (("attention", "lora_attention"), ("layer", "lora_mlp"
         lacks={f"{_module}_input_bytes": WIDE_ADAPTERS},
         **LORA,
     )
-alias("kept_expert_input_bytes", "expert_input_bytes", **LAYER)
-constant("kept_expert_input_bytes", 0.0, "None: routed experts have no adapters", **LORA)
+product(
+    "kept_expert_input_bytes",
+    ("trained_weights", "expert_input_bytes"),
+    assumes=("routed experts have no adapters",),
+    **LAYER,
+)
 
 
 @formula(
@@ -124,21 +128,13 @@ constant("kept_expert_input_bytes", 0.0, "None: routed experts have no adapters"
     " @009276bb2f, forward: einsum over groups",
     assumes=(
         "the attention output is saved once, as input of its projection: BF16 for grouped "
-        "projections",
+        "projections, and as the input of an adapter",
     ),
 )
-def kept_context_bytes(output_rank, activation_bytes, attention_input_bytes):
+def kept_context_bytes(output_rank, trained_weights, activation_bytes, attention_input_bytes):
     """Bytes per element of the attention context as kept for the backward pass."""
-    return xp.where(output_rank > 0.0, activation_bytes, attention_input_bytes)
-
-
-alias(
-    "kept_context_bytes",
-    "activation_bytes",
-    assumes=("the attention kernel saves its output in BF16, the input of the adapter",),
-    lacks=dict.fromkeys(("output_rank", "attention_input_bytes"), WIDE_ADAPTERS),
-    **LORA,
-)
+    wide = (output_rank > 0.0) | (trained_weights < 1.0)
+    return xp.where(wide, activation_bytes, attention_input_bytes)
 
 
 @formula(
@@ -151,13 +147,11 @@ def checkpoint_activations(activation_bytes, hidden_size, sequence_shards, resid
     return streams * (activation_bytes * hidden_size / sequence_shards)
 
 
-alias("kept_moe_input_bytes", "kept_layer_input_bytes", **LAYER)
-
-
-@formula(returns="kept_moe_input_bytes", assumes=("the router is frozen",), **LORA)
-def adapted_moe_input_bytes(shared_ffn_size, kept_layer_input_bytes):
-    """Bytes per element of the input of shared-expert adapters; 0 without shared experts."""
-    return xp.where(shared_ffn_size > 0.0, kept_layer_input_bytes, 0.0)
+@formula(assumes=("beside adapters the router is frozen",), **LAYER)
+def kept_moe_input_bytes(trained_weights, shared_ffn_size, kept_layer_input_bytes):
+    """Bytes per element of the input of router and shared experts."""
+    taken = (trained_weights > 0.0) | (shared_ffn_size > 0.0)
+    return xp.where(taken, kept_layer_input_bytes, 0.0)
 
 
 @formula(

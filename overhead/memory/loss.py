@@ -62,21 +62,11 @@ def loss_gradient_memory(holds_output, loss_chunks, loss_hidden_bytes, rank_toke
     **LIGER,
 )
 def liger_gradient_memory(
-    holds_output, activation_bytes, rank_tokens, vocabulary_width, hidden_size
+    holds_output, activation_bytes, rank_tokens, trained_weights, vocabulary_width, hidden_size
 ):
     """Memory of the gradients that Liger-Kernel's loss keeps: hidden states and LM head."""
-    return holds_output * activation_bytes * (rank_tokens + vocabulary_width) * hidden_size
-
-
-@formula(
-    returns="loss_gradient_memory",
-    assumes=("weights are frozen, and have no gradient",),
-    lacks={"vocabulary_width": "the LM head is frozen"},
-    **{**LIGER, "when": {"loss": "liger", "tuning": "lora"}},
-)
-def adapted_liger_gradient_memory(holds_output, activation_bytes, rank_tokens, hidden_size):
-    """Memory of the gradients that Liger-Kernel's loss keeps with LoRA: hidden states."""
-    return holds_output * activation_bytes * rank_tokens * hidden_size
+    rows = rank_tokens + trained_weights * vocabulary_width
+    return holds_output * activation_bytes * rows * hidden_size
 
 
 constant("loss_gradient_memory", 0.0, "None: tiles of logits stay on the chip", **CUT)

@@ -52,14 +52,8 @@ def _share(sharded, parameters, experts, shards, expert_shards):
     return dense + experts / xp.where(sharded, expert_shards, 1.0)
 
 
-def _stored(every, *taken):
-    wide, own, copies, zero_stage, shards, expert_shards, experts, narrow, narrow_experts = taken
-    dense = in_both(wide, own + copies, every, narrow)
-    routed = in_both(wide, own + copies, experts, narrow_experts)
-    return _share(zero_stage >= 3.0, dense, routed, shards, expert_shards)
-
-
 STORED = (
+    "stage_adapter_parameters",
     "stage_parameters",
     "full_precision_weight_bytes",
     "weight_bytes",
@@ -72,10 +66,13 @@ STORED = (
 )
 
 
-@formula(source=ZERO, where="section 5.3", inputs=STORED)
-def weight_shard_memory(*taken):
-    """Memory of weights, wherever they are: sharded from stage 3."""
-    return _stored(*taken)
+@formula(source=ZERO, where="section 5.3", assumes=("adapters are in BF16",), inputs=STORED)
+def weight_shard_memory(adapters, every, *taken):
+    """Memory of weights and adapters, wherever they are: sharded from stage 3."""
+    wide, own, copies, zero_stage, shards, expert_shards, experts, narrow, narrow_experts = taken
+    dense = in_both(wide, own + copies, every + adapters, narrow)
+    routed = in_both(wide, own + copies, experts, narrow_experts)
+    return _share(zero_stage >= 3.0, dense, routed, shards, expert_shards)
 
 
 @formula(source=ZERO, where="section 5.2")
@@ -120,16 +117,11 @@ total(
 #
 # Both of an adapter's matrices are split over tensor-parallel ranks, as Megatron-Bridge has it.
 
-LORA: dict[str, Any] = {
-    "source": "hu2021",
-    "where": "section 4.1",
-    "when": {"tuning": "lora"},
-}
+ADAPTED: dict[str, Any] = {"source": "hu2021", "where": "section 4.1"}
+LORA: dict[str, Any] = {**ADAPTED, "when": {"tuning": "lora"}}
 LATENT = "of latent attention every projection has one"
 FROZEN = "frozen weights have no gradients"
-for _kind in ("", "_expert"):
-    _all, _trained = f"stage{_kind}_parameters", f"trained{_kind}_parameters"
-    alias(_trained, _all, source=ZERO, where="section 3.1")
+constant("trained_weights", 0.0, "None: the weights of the model are frozen", **LORA)
 
 
 def _adapters(rank, every, attention, *rest):
@@ -152,8 +144,8 @@ def adapter_parameters(
     return _adapters(lora_rank, layers, mixer_adapter_width, *mlps)
 
 
-@formula(returns="trained_parameters", lacks={"stage_parameters": FROZEN}, **LORA)
-def adapted_trained_parameters(
+@formula(**LORA)
+def stage_adapter_parameters(
     weight_copies,
     lora_rank,
     stage_layers,
@@ -164,24 +156,19 @@ def adapted_trained_parameters(
     shared_adapter_width,
     tp,
 ):
-    """Parameters of a rank that are trained: those of its adapters."""
+    """Parameters of a rank's adapters."""
     mlps = (stage_mlp_layers, mlp_adapter_width, stage_moe_layers, shared_adapter_width)
     adapters = _adapters(lora_rank, stage_layers, mixer_adapter_width, *mlps)
     return weight_copies * adapters / tp
 
 
-constant("trained_expert_parameters", 0.0, "None: routed experts are frozen", **LORA)
+@formula(source=ZERO, where="section 3.1")
+def trained_parameters(trained_weights, stage_parameters, stage_adapter_parameters):
+    """Parameters of a rank that are trained: all, or those of adapters."""
+    return trained_weights * stage_parameters + stage_adapter_parameters
 
 
-@formula(
-    returns="weight_shard_memory",
-    inputs=("trained_parameters", *STORED),
-    assumes=("adapters are in BF16",),
-    **LORA,
-)
-def adapted_weight_memory(trained, frozen, *taken):
-    """Memory of frozen weights and of adapters: sharded from stage 3."""
-    return _stored(frozen + trained, *taken)
+product("trained_expert_parameters", ("trained_weights", "stage_expert_parameters"), **ADAPTED)
 
 
 # What sharded parameters need beside their shards.

@@ -26,23 +26,16 @@ def tokens_per_second_per_gpu(tokens_per_second, world_size):
     return tokens_per_second / world_size
 
 
-# FLOPs of a step; without a backward nothing predicts further tokens.
-
-
-def _flops(has_backward, trained, forward, tokens_per_step):
-    return xp.where(has_backward > 0.0, trained, forward) * tokens_per_step
-
+# FLOPs of a step of forwards alone.
 
 for _prefix in ("", "causal_"):
-    declare(
+    product(
         f"{_prefix}model_flops",
-        (
-            "has_backward",
-            f"{_prefix}model_flops_per_token",
-            f"{_prefix}forward_flops_per_token",
-            "tokens_per_step",
-        ),
-        _flops,
+        (f"{_prefix}forward_flops_per_token", "tokens_per_step"),
+        assumes=("there is no backward",),
+        lacks={f"{_prefix}model_flops_per_token": "only training predicts further tokens"},
+        when={"schedule": "forward_only"},
+        name=f"{_prefix}forward_only_flops",
         **PALM,
     )
 

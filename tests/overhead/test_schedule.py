@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from overhead import REGISTRY
 from overhead.labels import EVEN_SCHEDULES, FOLDED, LABELS
-from overhead.schedule import uneven_one_f_one_b_time
 from tests.simulator.pipeline import (
     BACKWARD,
     FORWARD,
@@ -359,45 +358,6 @@ def test_extra_work_of_the_last_chunk_is_paid_for_each_micro_batch() -> None:
 @pytest.mark.parametrize("schedule", EVEN_SCHEDULES)
 def test_no_form_for_uneven_stages(schedule: str) -> None:
     assert REGISTRY.returning("uneven_time", {"schedule": schedule, "stages": "uneven"}) is None
-
-
-@given(
-    times=st.lists(st.fractions(1, 2, max_denominator=6), min_size=1, max_size=6),
-    groups=st.integers(1, 6),
-    transfer=st.sampled_from((Fraction(0), Fraction(1, 10), Fraction(1, 3))),
-)
-def test_uneven_stages_of_one_f_one_b(
-    times: list[Fraction], groups: int, transfer: Fraction
-) -> None:
-    """Stages that differ by up to half of the slower one."""
-    pp, num_micro_batches = len(times), len(times) * groups
-
-    def duration(slot: tuple[Task, ...]) -> Fraction:
-        (task,) = slot
-        return times[task.stage] * (Fraction(1, 3) if task.kind == FORWARD else Fraction(2, 3))
-
-    simulated = float(run(ORDERS["one_f_one_b"](pp, num_micro_batches), duration, transfer).time)
-    padded = [*map(float, times), 99.0, 99.0]
-    found = uneven_one_f_one_b_time(padded, num_micro_batches, float(transfer), pp)
-    assert found.shape == ()
-    assert found == pytest.approx(
-        uneven_one_f_one_b_time(padded[:pp], num_micro_batches, float(transfer))
-    )
-    error = float(found) / simulated - 1.0
-    # Transfers of a third of a stage can hold up what the form doesn't see.
-    assert (-1e-9 if transfer == 0 else -0.12) < error < 0.25
-    if pp == 1 or len(set(times)) == 1:
-        assert error < (1e-9 if transfer == 0 else 0.1)
-    if groups >= 4:
-        assert error < 0.08
-
-
-def test_uneven_stages_broadcast() -> None:
-    times = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])[:, np.newaxis]
-    found = uneven_one_f_one_b_time(times, np.array([4.0, 8.0, 16.0, 32.0]), 0.1)
-    assert found.shape == (2, 4)
-    alone = uneven_one_f_one_b_time(times[1, 0], 16, 0.1)
-    assert found[1, 2] == alone
 
 
 # Properties.
