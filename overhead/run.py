@@ -39,7 +39,7 @@ def mean_time_between_failures(day, failure_rate, run_nodes):
 def checkpoint_bytes(
     trained_weights, parameters, adapter_parameters, weight_bytes, optimizer_bytes
 ):
-    """Checkpoint size: weights and optimizer states of what is trained."""
+    """Checkpoint size: trained weights and their optimizer states."""
     trained = trained_weights * parameters + adapter_parameters
     return trained * (weight_bytes + optimizer_bytes)
 

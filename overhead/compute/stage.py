@@ -327,7 +327,7 @@ both_passes(
     "mtp_time",
     assumes=(
         "the norm before the LM head is not counted",
-        "without a backward, logits are computed for every token, without loss",
+        "forward-only, logits are computed for every token, without loss",
     ),
 )
 

@@ -147,7 +147,7 @@ def checkpoint_activations(activation_bytes, hidden_size, sequence_shards, resid
     return streams * (activation_bytes * hidden_size / sequence_shards)
 
 
-@formula(assumes=("beside adapters the router is frozen",), **LAYER)
+@formula(assumes=("with adapters the router is frozen",), **LAYER)
 def kept_moe_input_bytes(trained_weights, shared_ffn_size, kept_layer_input_bytes):
     """Bytes per element of the input of router and shared experts."""
     taken = (trained_weights > 0.0) | (shared_ffn_size > 0.0)

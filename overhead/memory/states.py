@@ -156,7 +156,7 @@ def stage_adapter_parameters(
     shared_adapter_width,
     tp,
 ):
-    """Parameters of a rank's adapters."""
+    """Adapter parameters per rank."""
     mlps = (stage_mlp_layers, mlp_adapter_width, stage_moe_layers, shared_adapter_width)
     adapters = _adapters(lora_rank, stage_layers, mixer_adapter_width, *mlps)
     return weight_copies * adapters / tp
