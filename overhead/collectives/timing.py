@@ -16,14 +16,21 @@ MODEL = ("one latency per hop, and the bytes of the slowest link / its bandwidth
 
 # What a flat network takes from a machine: its link, and what its switch can do.
 
-IN_NODE = "a flat network is intra-node while its ranks fit into one node"
+
+@derived(assumes=("a flat network is intra-node while its ranks fit into one node",))
+def in_node(ranks, gpus_per_node):
+    """Flat network within one node (0 or 1)."""
+    return xp.where(ranks <= gpus_per_node, 1.0, 0.0)
 
 
+constant("in_node", 1.0, when={"link": "intra"})
+constant("in_node", 0.0, when={"link": "inter"})
 ENERGY = "Energy per bit on a link of a flat network"
 
 
-def _of_link(ranks, gpus_per_node, intra, inter):
-    return xp.where(ranks <= gpus_per_node, intra, inter)
+def of_link(in_node, intra, inter):
+    """Return the figure of the links that a flat network has: in a node, or between nodes."""
+    return xp.where(in_node > 0.0, intra, inter)
 
 
 for _of, _inner, _outer, _title in (
@@ -32,37 +39,26 @@ for _of, _inner, _outer, _title in (
     ("energy_per_bit", "intra_energy_per_bit", "inter_energy_per_bit", ENERGY),
     ("has_inc", "intra_inc", "inter_inc", "In-switch reduction available (0 or 1)"),
 ):
-    _taken = ("ranks", "gpus_per_node", _inner, _outer)
-    _name = f"flat_{_of}"
-    declare(_of, _taken, _of_link, _title, name=_name, assumes=(IN_NODE,), when={"link": "auto"})
+    _taken = ("in_node", _inner, _outer)
+    declare(_of, _taken, of_link, _title, name=f"flat_{_of}", when={"link": "auto"})
     alias(_of, _inner, when={"link": "intra"})
     alias(_of, _outer, when={"link": "inter"})
 
 
-@derived(returns="has_nvls", when={"link": "auto"})
-def flat_nvls(ranks, gpus_per_node, intra_nvls):
-    """NVLS available (0 or 1)."""
-    return xp.where(ranks <= gpus_per_node, intra_nvls, 0.0)
+product("has_nvls", ("in_node", "intra_nvls"), name="flat_nvls", when={"link": "auto|intra"})
+constant("has_nvls", 0.0, when={"link": "inter"})
 
 
 @derived(
     returns="in_network_latency",
     assumes=("the factor is that of the switch inside a node",),
-    when={"link": "auto"},
+    when={"link": "auto|intra"},
 )
-def flat_in_network_latency(latency, ranks, gpus_per_node, in_network_latency_factor):
+def flat_in_network_latency(latency, in_node, in_network_latency_factor):
     """Latency of a message that the switch reduces or multicasts."""
-    return latency * xp.where(ranks <= gpus_per_node, in_network_latency_factor, 1.0)
+    return latency * xp.where(in_node > 0.0, in_network_latency_factor, 1.0)
 
 
-alias("has_nvls", "intra_nvls", when={"link": "intra"})
-product(
-    "in_network_latency",
-    ("latency", "in_network_latency_factor"),
-    when={"link": "intra"},
-    name="intra_only_in_network_latency",
-)
-constant("has_nvls", 0.0, when={"link": "inter"})
 alias("in_network_latency", "latency", when={"link": "inter"})
 
 
@@ -135,30 +131,16 @@ total(
 )
 
 
-@derived(
-    returns="intra_time",
-    assumes=("a flat network is intra-node while its ranks fit into one node",),
-    when={**FLAT, "link": "auto"},
-)
-def flat_intra_time(time, ranks, gpus_per_node):
+@derived(returns="intra_time", when=FLAT)
+def flat_intra_time(time, in_node):
     """Intra-node part of the time on a flat network: all or nothing."""
-    return xp.where(ranks <= gpus_per_node, time, 0.0)
+    return xp.where(in_node > 0.0, time, 0.0)
 
 
-@derived(
-    returns="inter_time",
-    assumes=("a flat network is intra-node while its ranks fit into one node",),
-    when={**FLAT, "link": "auto"},
-)
-def flat_inter_time(time, ranks, gpus_per_node):
+@derived(returns="inter_time", when=FLAT)
+def flat_inter_time(time, in_node):
     """Inter-node part of the time on a flat network: all or nothing."""
-    return xp.where(ranks <= gpus_per_node, 0.0, time)
-
-
-alias("intra_time", "time", "All of the time", when={**FLAT, "link": "intra"})
-constant("inter_time", 0.0, "No part of the time", when={**FLAT, "link": "intra"})
-alias("inter_time", "time", "All of the time", when={**FLAT, "link": "inter"})
-constant("intra_time", 0.0, "No part of the time", when={**FLAT, "link": "inter"})
+    return xp.where(in_node > 0.0, 0.0, time)
 
 
 product("sent_bytes", ("sent_fraction", "message_bytes"))

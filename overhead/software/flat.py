@@ -10,7 +10,8 @@ from functools import partial
 
 from overhead.arrays import xp
 from overhead.collectives.cost import several
-from overhead.formula import alias, declare, formula, product
+from overhead.collectives.timing import of_link
+from overhead.formula import Further, alias, declare, formula, product
 from overhead.labels import LABELS, NO_LIBRARY
 
 # The labels under which forms hold.
@@ -28,7 +29,6 @@ SCHEDULED = {**FLAT, "form": "schedule"}
 STEPWISE = {**FLAT, "form": "ring|schedule"}
 OWN = "software"
 priced = partial(formula, source=OWN)
-IN_NODE = "a flat network is intra-node while its ranks fit into one node"
 
 
 @priced(
@@ -41,25 +41,20 @@ def flat_port_rate(ranks, bandwidth, pair_bandwidth):
     return xp.minimum(bandwidth, xp.maximum(ranks - 1.0, 1.0) * pair_bandwidth)
 
 
-@priced(returns="inner_step_latency", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
-def flat_step_latency(ranks, gpus_per_node, step_latency, inter_node_step_latency):
-    """Latency of a step, in a node or between nodes."""
-    return xp.where(ranks <= gpus_per_node, step_latency, inter_node_step_latency)
-
-
-for _link, _latency, _efficiency in (
-    ("intra", "step_latency", "channel_efficiency"),
-    ("inter", "inter_node_step_latency", "nic_efficiency"),
+for _returns, _figures, _title in (
+    (
+        "inner_step_latency",
+        ("step_latency", "inter_node_step_latency"),
+        "Latency of a step, in a node or between nodes",
+    ),
+    (
+        "inner_efficiency",
+        ("channel_efficiency", "nic_efficiency"),
+        "Achievable fraction of link bandwidth, intra-node or inter-node",
+    ),
 ):
-    _when = {**STEPWISE, "link": _link}
-    alias("inner_step_latency", _latency, source=OWN, when=_when)
-    alias("inner_efficiency", _efficiency, source=OWN, when=_when)
-
-
-@priced(returns="inner_efficiency", assumes=(IN_NODE,), when={**STEPWISE, "link": "auto"})
-def flat_share(ranks, gpus_per_node, channel_efficiency, nic_efficiency):
-    """Achievable fraction of link bandwidth, intra-node or inter-node."""
-    return xp.where(ranks <= gpus_per_node, channel_efficiency, nic_efficiency)
+    _said: Further = {"source": OWN, "name": f"flat_{_returns}", "when": STEPWISE}
+    declare(_returns, ("in_node", *_figures), of_link, _title, **_said)
 
 
 alias("inner_efficiency", "sendrecv_efficiency", source=OWN, when=EXCHANGED)
