@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from overhead.collectives.algorithm import Requirement
 from overhead.communication.operation import DIMENSIONS, WAYS, Operation, multiplied
 from overhead.communication.totals import of_dimension
-from overhead.config import Config
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.formula import REGISTRY, Call
 from overhead.memory.quantities import PARTS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.plan import requirements
 from overhead.quantity import Array
+
+if TYPE_CHECKING:
+    from overhead.config import Config
 
 # Of one operation's report, the quantities by the end of their names.
 FIELDS = {

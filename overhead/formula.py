@@ -15,6 +15,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from overhead import expression as ex
 from overhead.arrays import xp
+from overhead.frozen import frozen
 from overhead.labels import Condition, both, expanded, implies
 from overhead.quantity import VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError, record, text, ufunc_of
@@ -156,11 +157,9 @@ class Formula:
             if name not in VOCABULARY:
                 message = f"{self.name}: '{name}' is not in the vocabulary"
                 raise ValueError(message)
-        strange = (
-            set(ex.names(self.own_expression)) - set(self.inputs) if self.own_expression else None
-        )
-        if strange:
-            message = f"{self.name}: the expression names {sorted(strange)}, which it isn't given"
+        named = ex.names(self.own_expression) if self.own_expression else ()
+        if strange := sorted({*named} - {*self.inputs}):
+            message = f"{self.name}: the expression names {strange}, which it isn't given"
             raise ValueError(message)
         for name, reason in self.lacks.items():
             wrong = "isn't in the vocabulary" if name not in VOCABULARY else ""
@@ -171,7 +170,7 @@ class Formula:
                 raise ValueError(message)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Call:
     """A quantity that is another one where some quantities are bound and some labels set.
 
@@ -402,8 +401,8 @@ class Registry(Mapping[str, Formula]):
             self._ranked[quantity] = ranked
         return ranked
 
-    def complete(self) -> None:
-        """Check what was declared since the last time, and complete its docstrings.
+    def complete(self, folder: str = "") -> None:
+        """Check what is new, but for what stands in a folder, and complete its docstrings.
 
         Raises
         ------
@@ -411,7 +410,10 @@ class Registry(Mapping[str, Formula]):
             If a declaration doesn't hold together, or two of them give the same quantity under
             labels that can hold together, and nothing says which of them does.
         """
-        new, self._new = self._new, []
+        new, waiting = list[Formula | Call](), list[Formula | Call]()
+        for declared in self._new:
+            (waiting if folder and declared.place.startswith(folder) else new).append(declared)
+        self._new = waiting
         for declared in new:
             declared.check()
             if isinstance(declared, Formula) and declared.replaces:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +12,7 @@ from overhead.arrays import xp
 from overhead.completion import following
 from overhead.evaluation import Evaluation
 from overhead.formula import call, derived, formula, total
+from overhead.frozen import frozen
 from overhead.labels import LABELS
 from overhead.quantity import Array
 
@@ -90,7 +90,7 @@ def message_energy(message_bytes: ArrayLike, hops: ArrayLike, energy_per_bit: Ar
     return Evaluation(path)["path_energy"]
 
 
-@dataclass(frozen=True)
+@frozen()
 class LevelHops:
     """Ranks on nested levels: a path passes what the outermost level that it crosses says."""
 
@@ -141,7 +141,7 @@ class LevelHops:
         return np.moveaxis(found, -1, 0)
 
 
-@dataclass(frozen=True)
+@frozen()
 class HopMatrix:
     """Links between any two ranks, as they are given."""
 
@@ -189,7 +189,7 @@ class Hops(Protocol):
         """Return the links between ranks, types along the first axis."""
 
 
-@dataclass(frozen=True)
+@frozen()
 class Links:
     """Types of links."""
 
@@ -206,7 +206,7 @@ class Links:
         return " + ".join(f"{count:.0f} {name}" for count, name in pairs if count) or "no link"
 
 
-@dataclass(frozen=True)
+@frozen()
 class Traffic:
     """What a strategy sends."""
 

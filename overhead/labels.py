@@ -7,13 +7,14 @@ Which hold of a configuration that doesn't say them, `overhead.completion` says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from overhead.frozen import frozen
 
 # For each label the values for which something holds.
 Condition = Mapping[str, frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Label:
     """A word that is chosen among several."""
 

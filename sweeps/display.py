@@ -7,16 +7,16 @@ rows, in their order.  A quantity without one is shown by its vocabulary entry.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from overhead.frozen import frozen
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Row:
     """How one quantity is shown."""
 

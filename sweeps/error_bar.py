@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from overhead.evaluation import Evaluation
+from overhead.frozen import frozen
 from overhead.quantity import VOCABULARY
 from sweeps.bands import band_of, change_by, percent, written
 from sweeps.display import BANDS
@@ -100,7 +101,7 @@ def is_constant(name: str) -> bool:
     return name not in FIXED and not VOCABULARY[name].integer
 
 
-@dataclass(frozen=True)
+@frozen()
 class Side:
     """A constant at one of its two points."""
 
@@ -111,7 +112,7 @@ class Side:
     place: str = ""  # Of a least or greatest value: where it is now, if not where it was
 
 
-@dataclass(frozen=True)
+@frozen()
 class Moved:
     """A constant, and what it moves."""
 
@@ -136,7 +137,7 @@ class Moved:
                 yield side
 
 
-@dataclass(frozen=True)
+@frozen()
 class Sensitivity:
     """What constants move an answer by."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
+from overhead.frozen import frozen
 from sweeps.display import of_records, row
 from sweeps.engine.describe import layout_of, references
 from sweeps.engine.evaluate import Limits
@@ -47,7 +48,7 @@ OF_AN_OPERATION = ("collective", "library part")
 PLAIN_RESULTS = ("min", "max", "mean")
 
 
-@dataclass(frozen=True)
+@frozen()
 class Inputs:
     """What a program is made of, as data that other processes can be sent."""
 
@@ -107,7 +108,7 @@ class Identity(NamedTuple):
     inputs: Mapping[str, object]  # Options, versions, and the files that were read
 
 
-@dataclass(frozen=True)
+@frozen()
 class Job:
     """A sweep ready to run."""
 

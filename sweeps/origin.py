@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from overhead.frozen import frozen
 
 # What the user said; the maker; a measurement; nobody (a choice, a default); and what isn't known.
 GIVEN, SPECIFICATION, MEASURED = "given", "specification", "measured"
@@ -16,7 +18,7 @@ DEFAULT = "the default"
 MOST = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Origin:
     """One value and where it comes from."""
 

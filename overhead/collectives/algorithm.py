@@ -11,6 +11,7 @@ from overhead import expression as ex
 from overhead.arrays import xp
 from overhead.collectives.cost import STEP_PRICES, Cost, mirror, twice
 from overhead.formula import document, parameters, summary
+from overhead.frozen import frozen
 from overhead.labels import COLLECTIVES
 from overhead.quantity import VOCABULARY, Array
 from overhead.source import SOURCES, Source
@@ -18,7 +19,7 @@ from overhead.source import SOURCES, Source
 # Where an algorithm is defined: conditions on a network's shape, each with its name.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Requirement:
     """A condition that must hold for an algorithm to be defined.
 

@@ -8,12 +8,12 @@ at :math:`k = \sqrt{\sum q_1 M/B / \sum p_1 \alpha}` or at one of the whole numb
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import MOST_CHUNKS, Algorithm, Interval
 from overhead.collectives.cost import COST_PARTS, STEP_PRICES, Cost
+from overhead.frozen import frozen
 from overhead.labels import NO_LIBRARY
 from overhead.quantity import Array
 
@@ -23,7 +23,7 @@ from overhead.quantity import Array
 ROUNDS = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class _Fit:
     """Time of k chunks on an interval, as base + slope k + waiting/k and roots of terms in 1/k."""
 

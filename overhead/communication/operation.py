@@ -9,13 +9,14 @@ layer, a dimension and a step communicate are sums over these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from operator import add, mul
 from typing import Any, Unpack
 
 from overhead.arrays import xp
 from overhead.formula import Further, call, declare
+from overhead.frozen import frozen
 from overhead.quantity import Array
 
 # What communicates, in the order in which reports tell it.
@@ -45,7 +46,7 @@ PODS = {"nodes_per_pod": "group_pod_nodes", "pod_bandwidth": "effective_pod_band
 Factors = tuple[str | float | tuple[str | float, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Operation:
     """A communication of the training step."""
 

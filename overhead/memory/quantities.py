@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from overhead.frozen import frozen
 from overhead.quantity import VOCABULARY, Quantity
 from overhead.source import SOURCES
 
@@ -49,7 +49,7 @@ PARTS: dict[str, Quantity] = {
 # Precision recipes: bytes a parameter takes as weight, as gradient, and in the optimizer.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Recipe:
     """Bytes a parameter of a precision recipe."""
 

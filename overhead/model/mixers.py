@@ -7,13 +7,13 @@ the layers that have one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any, Unpack
 
 from overhead.arrays import xp
 from overhead.formula import Further, call, constant, declare, formula
+from overhead.frozen import frozen
 from overhead.model.layer import (
     AGAIN,
     HEADS,
@@ -324,7 +324,7 @@ def indexer_kept(index_heads, index_head_size, selected_span, activation_bytes, 
     return Kept(width, activation_bytes, WHOLE), places
 
 
-@dataclass(frozen=True)
+@frozen()
 class Mixer:
     """A kind of mixer: its GEMMs, its share of the layers, and where it is described."""
 

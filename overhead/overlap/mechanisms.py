@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Requirement
+from overhead.frozen import frozen
 
 # The publications that the formulas of overlap cite, by their keys.
 
@@ -25,7 +26,7 @@ TILES = "nvidiamatmul"
 # The mechanisms by name, a row each: what each takes, what of that by default, and why it shows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Mechanism:
     """A way in which computation and communication overlap: a value of the label ``mechanism``."""
 

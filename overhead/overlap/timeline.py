@@ -10,12 +10,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from overhead.frozen import frozen
+
 COMPUTATION, COMMUNICATION = "computation", "communication"
 # A figure or a trace of more can't be read.
 MOST_SPANS = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Span:
     """Something that runs."""
 

@@ -8,7 +8,6 @@ holds stands one part after another: computing, and the communication that nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from overhead.communication.operation import Operation
 from overhead.communication.totals import of_dimension
 from overhead.evaluation import Evaluation
+from overhead.frozen import frozen
 from overhead.labels import FOLDED, PAIRED, PLAIN
 from overhead.overlap.pipeline import (
     BACKWARD,
@@ -102,7 +102,7 @@ Along = Callable[[str], Array]
 Messages = Mapping[str, Mapping[str, float]]
 
 
-@dataclass(frozen=True)
+@frozen()
 class StepTimeline:
     """A step's course."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ import click
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, trees
 from overhead.formula import REGISTRY
+from overhead.frozen import frozen
 from overhead.labels import LABELS
 from overhead.plan import PLAN as PLAN_CONDITIONS
 from overhead.quantity import VOCABULARY
@@ -33,7 +33,7 @@ COLLECTIVE, TRAINING, SEARCH = "collective", "analysis", "plan"
 SEARCHES = (SEARCH, "buy")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Flag:
     """What of an option doesn't follow from the name of what it gives."""
 

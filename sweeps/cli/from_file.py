@@ -7,11 +7,11 @@ derived anew.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from overhead.frozen import frozen
 from sweeps.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SAME: Mapping[str, tuple[str, ...]] = {
 NOT_BOUGHT = frozenset(("world_size", "training_tokens"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class FromFile:
     """What was read of the launch files of a command."""
 

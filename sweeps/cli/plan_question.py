@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from overhead.frozen import frozen
 
 # What the calculator takes of sizes, beside what it asks for.
 CALCULATED = (
@@ -20,7 +22,7 @@ CALCULATED = (
 )
 
 
-@dataclass(frozen=True)
+@frozen()
 class Asked:
     """What the command is asked."""
 

@@ -8,7 +8,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import is_not
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from overhead.arrays import NAMESPACES, in_numpy, using, xp
 from overhead.choose import best_of, keep_least
 from overhead.formula import Formula
+from overhead.frozen import frozen
 from overhead.graph import Node
 from sweeps.engine.grid import BESIDE, Array, Grid, LabelCase, Region, cut
 from sweeps.errors import InputError, fault
@@ -41,7 +42,7 @@ UNSET = -1
 CELLS_OF_ARRAYS = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Limits:
     """How much is computed at a time, and kept: what memory is bounded by."""
 
@@ -135,7 +136,7 @@ class Cuts(Sequence[Region]):
         return (*reversed(point), part, *self._whole)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Picked:
     """Some points of one dimension, of which an evaluator computes values, and no others."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Algorithm
 from overhead.formula import Formula
+from overhead.frozen import frozen
 from overhead.graph import Node
 from sweeps.errors import RunError
 from sweeps.spec.axis import Axis
@@ -195,7 +196,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(np.int32 if name in FLAGS else np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class LabelCase:
     """One set of the labels that decide which formulas hold."""
 
@@ -206,7 +207,7 @@ class LabelCase:
     algorithms: tuple[Algorithm, ...]  # The algorithms that the labels leave
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Variable:
     """A variable of the result."""
 
@@ -218,7 +219,7 @@ class Variable:
 # What a labelled dataset holds, before it is in memory or in a file: the shape of the answer.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Column:
     """One variable of a dataset: its name, dimensions, type and metadata."""
 
@@ -246,7 +247,7 @@ def is_row_number(attrs: Mapping[str, Any]) -> bool:
     return ROW.items() <= attrs.items()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Layout:
     """A dataset's dimensions, coordinates, variables and global attributes."""
 
@@ -260,7 +261,7 @@ class Layout:
         return tuple(self.sizes[dim] for dim in column.dims)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Block:
     """Values of one variable at one region of it (slices over the variable's own dimensions).
 

@@ -7,7 +7,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import accumulate, product
 from operator import and_
@@ -22,6 +22,7 @@ from overhead.completion import following
 from overhead.dependencies import bits
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
+from overhead.frozen import frozen
 from overhead.graph import Graph, Missing, Node
 from overhead.labels import HIERARCHY, NO_LIBRARY
 from overhead.overlap.mechanisms import MECHANISMS
@@ -494,7 +495,7 @@ class Program:
 # The work of a program as a row of numbered steps, so that any run of them can be computed alone.
 
 
-@dataclass(frozen=True)
+@frozen()
 class Stage:
     """Variables of the same dimensions in one case, and the parts that they are computed in."""
 

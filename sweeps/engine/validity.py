@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from operator import or_
 
@@ -15,6 +14,7 @@ from overhead.choose import Builder, all_of
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
 from overhead.dependencies import BIT
 from overhead.formula import REGISTRY
+from overhead.frozen import frozen
 from overhead.graph import Missing, Node, below
 from overhead.overlap import mechanisms
 from overhead.plan import (
@@ -45,7 +45,7 @@ NOT_OF_NETWORK = "quantity_not_of_this_network"
 NOTES = (ONE_RANK, NO_TIME, NOT_OF_NETWORK, NOT_CHUNKED, NOT_KNOWN)
 
 
-@dataclass(frozen=True)
+@frozen()
 class Faults:
     """The reasons why a cell, or a value in it, doesn't exist."""
 

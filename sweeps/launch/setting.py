@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from overhead.frozen import frozen
 from sweeps.errors import few
 
 LONGEST = 60  # characters of a value in a message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Place:
     """Where something stands."""
 
@@ -22,7 +23,7 @@ class Place:
         return f"{self.file}, line {self.line}" if self.line else self.file
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Setting:
     """One setting of a file."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from overhead.frozen import frozen
 from sweeps.search.request import Execution
 
 # Steps of a first run, which shows whether it is as fast as predicted.
 FIRST_STEPS = 20
 
 
-@dataclass(frozen=True)
+@frozen()
 class Settings:
     """A plan in the words of a framework."""
 
@@ -22,7 +22,7 @@ class Settings:
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen()
 class LaunchFile:
     """A file with which a framework runs a plan."""
 

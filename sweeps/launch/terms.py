@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from overhead.frozen import frozen
 from sweeps.spec.files import read_rows, shipped
 
 MEGATRON = "megatron"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Key:
     """What is known of a setting."""
 

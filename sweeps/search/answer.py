@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from overhead.analysis import faults
 from overhead.evaluation import Evaluation
+from overhead.frozen import frozen
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps import display
@@ -51,7 +51,7 @@ from sweeps.spec.resolve_operation import Resolved
 WHOLE = (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION, "peak_memory_stage", "num_micro_batches")
 
 
-@dataclass(frozen=True)
+@frozen()
 class Answer:
     """What a search found, with what can be said of it."""
 
@@ -238,7 +238,7 @@ def _given(answer: Answer) -> list[Column]:
 # Other questions whose answer a user wants beside his own: another batch, a node lost.
 
 
-@dataclass(frozen=True)
+@frozen()
 class Alternative:
     """The answer to another question."""
 
@@ -283,7 +283,7 @@ def other_batch(first: Answer) -> Alternative | None:
 BETTER = 0.1
 
 
-@dataclass(frozen=True)
+@frozen()
 class Lost:
     """A way to go on when nodes are lost."""
 
@@ -451,7 +451,7 @@ POINTS = ("lower", "upper")
 NO_ROOM, NO_VALUE = "does not fit", "has no value"
 
 
-@dataclass(frozen=True)
+@frozen()
 class Rival:
     """The best plan with one constant at another value."""
 
@@ -465,7 +465,7 @@ class Rival:
         return not self.why and self.lost <= tie()
 
 
-@dataclass(frozen=True)
+@frozen()
 class Survival:
     """What constants move the recommended plan by, and whether another overtakes it."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from overhead.frozen import frozen
 from overhead.labels import LABELS
 from sweeps.errors import InputError, fault
 from sweeps.result import Result, provenance_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KEPT_SPLITS = 50
 
 
-@dataclass(frozen=True)
+@frozen()
 class Plans:
     """The plans that a question has as its answer.
 

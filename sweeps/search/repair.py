@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.frozen import frozen
 from overhead.labels import LABELS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.quantity import VOCABULARY
@@ -37,7 +37,7 @@ DOUBLINGS = 6
 NEAR = 0.1
 
 
-@dataclass(frozen=True)
+@frozen()
 class Nearest:
     """The plan that comes nearest to running."""
 
@@ -48,7 +48,7 @@ class Nearest:
     memory: bool  # Whether memory alone is in the way
 
 
-@dataclass(frozen=True)
+@frozen()
 class Remedy:
     """What would make a plan run, and the best plan then."""
 
@@ -194,7 +194,7 @@ CHOSEN = (*DEGREES, *NUMBER_CHOICES, *OVERLAPS)
 FLAGGED = ("recompute", "schedule", "context_parallel")
 
 
-@dataclass(frozen=True)
+@frozen()
 class Best:
     """The best plan at every point of a request."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.completion import needed_shapes
+from overhead.frozen import frozen
 from overhead.memory.quantities import MODULES
 from sweeps.bands import MEMORY_LIMIT
 from sweeps.errors import InputError, fault, nearest, needs, tell_all
@@ -53,7 +54,7 @@ SHORT = {
 FEW_CHUNKS = (2, 3, 4)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Habits:
     """What a framework can do, of what a search varies."""
 
@@ -188,7 +189,7 @@ def _with_etp(columns: Columns, allowed: NDArray[np.float64] | None) -> Columns:
 # What plans are ranked by.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Objective:
     """What plans are ranked by."""
 
@@ -238,7 +239,7 @@ DERIVED = ("num_micro_batches",)
 Values = Mapping[str, NDArray[Any]]
 
 
-@dataclass(frozen=True)
+@frozen()
 class Point:
     """One question: everything has one value but what plans may vary."""
 
@@ -267,7 +268,7 @@ class Point:
         return replace(self, choices={**kept, **new})
 
 
-@dataclass(frozen=True)
+@frozen()
 class Request:
     """A question, at one point or at many."""
 
@@ -475,7 +476,7 @@ def pipeline_layers(given: Mapping[str, float]) -> float:
     return given["layers"] + given.get("separate_moe_layers", 0.0)
 
 
-@dataclass(frozen=True)
+@frozen()
 class Execution:
     """One plan."""
 

@@ -16,6 +16,7 @@ import overhead
 from overhead.analysis import faults
 from overhead.communication.operation import DIMENSIONS
 from overhead.evaluation import Evaluation, MissingQuantities
+from overhead.frozen import frozen
 from overhead.graph import Node
 from overhead.labels import CHUNKED
 from sweeps import display
@@ -62,7 +63,7 @@ class Counts:
             self.alone[name] = self.alone.get(name, 0) + alone
 
 
-@dataclass(frozen=True)
+@frozen()
 class Found:
     """What a search finds."""
 
@@ -118,7 +119,7 @@ def search(
     return staged.keeper.found(counts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Block:
     """A part of the grid under one set of labels."""
 
@@ -566,7 +567,7 @@ COMMUNICATION = tuple(f"{name}_communication_time" for name in DIMENSIONS)
 TABLE = display.rows("step", "memory", "rates", place="best")
 
 
-@dataclass(frozen=True)
+@frozen()
 class Detail:
     """A plan with what is known of it."""
 

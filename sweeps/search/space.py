@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from overhead.collectives.algorithm import Requirement
 from overhead.completion import following
 from overhead.dependencies import bits
 from overhead.evaluation import Evaluation
+from overhead.frozen import frozen
 from overhead.labels import CHUNKED, FOLDED, LABELS, PLAIN
 from sweeps.engine.grid import Array, Picking, cut
 from sweeps.engine.program import Program
@@ -216,7 +217,7 @@ Values = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Rows:
     """Splits of the GPUs, each with the chunks and micro-batches that it can have."""
 
@@ -359,7 +360,7 @@ PLAN = "plan"
 IN_ROWS = (*DEGREES, "virtual_pipeline_size", "micro_batch_size")
 
 
-@dataclass(frozen=True)
+@frozen()
 class Space:
     """All plans of one point."""
 

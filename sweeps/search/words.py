@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.frozen import frozen
 from sweeps.bands import AT_RISK, NO_ROOM, band_of, change_by, difference_words, percent, tie
 from sweeps.search.request import Execution, Objective
 from sweeps.search.search import Detail, Found, details
@@ -27,7 +28,7 @@ RECOMPUTE = {
 }
 
 
-@dataclass(frozen=True)
+@frozen()
 class Change:
     """One change of a plan or of what it runs on."""
 
@@ -37,7 +38,7 @@ class Change:
     machine: bool = False  # Whether it is of the machine rather than of the plan
 
 
-@dataclass(frozen=True)
+@frozen()
 class Effect:
     """What a change does."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
+from overhead.frozen import frozen
 from overhead.labels import CHOICES, LABELS, SWITCHES, usual_spelling
 from overhead.plan import BATCHES, DEGREES
 from overhead.quantity import VOCABULARY
@@ -27,7 +27,7 @@ _RULE = re.compile(r"(?P<kind>x|\+|log|lin)\s*(?P<amount>.+)")
 _RULES = "write first:last:x2 (factor), :+1 (step), :log9 or :lin9 (number of points)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class _Field:
     """What the values are of."""
 
@@ -422,7 +422,7 @@ OF_TRAINING = tuple(name for name, label in LABELS.items() if label.training)
 OF_OVERLAP = tuple(name for name, label in LABELS.items() if label.overlap)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Axis:
     """One dimension of a sweep: a small table, a row a point, with a column or several."""
 

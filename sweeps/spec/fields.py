@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from overhead.frozen import frozen
 from overhead.quantity import VOCABULARY
 from sweeps.errors import Faults, fault, nearest
 from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
@@ -23,7 +23,7 @@ ORIGINS = (SPECIFICATION, MEASURED, ASSUMED)
 DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Figure:
     """One number of a machine or of software, and where it comes from."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from overhead.frozen import frozen
 from overhead.labels import CHOICES, LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from overhead.quantity import VOCABULARY
@@ -82,7 +83,7 @@ def among_all(way: str, index_heads: float) -> str:
     return "all_gather" if way == "ring" and index_heads > 0.0 else way
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Choice:
     """One name among several that a framework takes, and where that comes from."""
 
@@ -102,7 +103,7 @@ TEXTBOOK = "textbook"
 BROUGHT = frozenset({"attention_kernel", "loss"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Framework:
     """The software that trains: its constants, what it does by default, and its options."""
 

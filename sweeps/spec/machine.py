@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.frozen import frozen
 from overhead.labels import LABELS
 from sweeps.errors import nearest
 from sweeps.spec.fields import Entry, Figure, FigureReader
@@ -74,7 +75,7 @@ LINK_KINDS = ("switch", "torus", "mesh", "fully_connected")
 REDUCTIONS = ("nvls", "sharp")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Machine:
     """A machine: its links, its devices, and a source for every figure."""
 

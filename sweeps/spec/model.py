@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from overhead.completion import features
 from overhead.evaluation import Evaluation, MissingQuantities, derive
+from overhead.frozen import frozen
 from overhead.model.order import KINDS, LETTERS, MOST, NUMBERS, numbers_of, pattern_of
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
@@ -54,7 +55,7 @@ _NEEDING = {
 _OF_LATENTS = ("q_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "v_head_size")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Model:
     """A model: its shapes, each with where it comes from, or its number of parameters alone."""
 

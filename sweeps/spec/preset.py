@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from overhead.frozen import frozen
 from overhead.labels import LABELS
 from overhead.memory.quantities import MODULES
 from overhead.plan import BATCHES, DEGREES
@@ -24,7 +25,7 @@ RECIPE, BYTES = "recipe", ("weight_bytes", "gradient_bytes", "optimizer_bytes")
 OF_PLANS = frozenset((*DEGREES, *BATCHES, "world_size", "virtual_pipeline_size", "layers"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Run:
     """What a preset's rules look at."""
 
@@ -35,7 +36,7 @@ class Run:
     precision: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Rule:
     """What a release sets where some conditions hold."""
 
@@ -65,7 +66,7 @@ def _beginnings(model: str) -> set[str]:
     return {"-".join(words[:count]) for count in range(1, len(words) + 1)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Taken:
     """What a preset sets in a run."""
 
@@ -75,7 +76,7 @@ class Taken:
     modules: Mapping[str, float]  # Which modules are recomputed, by quantity
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Preset:
     """What the recipes of a release of a framework set; no parallel degrees."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from overhead.expression import evaluate, names
+from overhead.frozen import frozen
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.contract import read_contract
@@ -33,7 +33,7 @@ KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Reduction:
     """A reduction of one quantity along dimensions, while its blocks stream by."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS
 from overhead.collectives.grid import factors
 from overhead.completion import FLOORS, floor_label
+from overhead.frozen import frozen
 from overhead.labels import (
     AUTO,
     HIERARCHY,
@@ -69,7 +70,7 @@ Field = tuple[tuple[str, ...], NDArray[Any]]
 PODS = ("pod_latency", "pod_bandwidth", "pod_energy_per_bit", "pod_oversubscription")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Resolved:
     """A sweep with everything that it needs."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
+from overhead.frozen import frozen
 from overhead.labels import COLLECTIVES, LABELS, NO_LIBRARY
 from overhead.quantity import VOCABULARY, Array
 from sweeps.errors import InputError, fault, nearest, needs
@@ -86,7 +87,7 @@ MEASURED = 16
 MOST_RANKS = 256
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Profile:
     """A library's constants."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.frozen import frozen
 from overhead.labels import CHOICES, LABELS, SWITCHES, usual_spelling
 from overhead.overlap.mechanisms import HEEDED, OUTPUTS
 from overhead.quantity import VOCABULARY
@@ -92,7 +93,7 @@ def changed(spec: dict[str, object], settings: Sequence[str]) -> dict[str, objec
 OF_OPERATION = ("collective", "message_bytes")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Sweep:
     """A sweep, checked."""
 

@@ -12,10 +12,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from overhead.frozen import frozen
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.errors import nearest, refuse
@@ -130,7 +130,7 @@ _SYMBOLS = _symbols()
 _UNITLESS = _Unit(1, 1, _PLAIN)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class _Asked:
     """What was given for a field, and what is wanted there."""
 
