@@ -25,22 +25,27 @@ SUBJECTS = (
     "step",
     "transformer",
 )
+HERE = str(Path(__file__).parent)
 
 
 def load(*subjects: str) -> None:
-    """Import every module of some subjects (of all), in whatever order; check what they declare."""
+    """Import every module of some subjects (of all), in whatever order.
+
+    Formulas of others are checked here, the package's own where all are listed, as tests do.
+    """
     for subject in subjects or SUBJECTS:
         found = importlib.import_module(f"overhead.{subject}")
         # A small subject is a file, a large one a folder of them.
         for module in pkgutil.iter_modules(getattr(found, "__path__", ()), f"{found.__name__}."):
             importlib.import_module(module.name)
-    REGISTRY.complete()
+    REGISTRY.complete(HERE)
     ALGORITHMS.complete()
 
 
 def formulas(*, others: bool = False) -> tuple[Formula, ...]:
-    """Return the package's formulas; a user's, too, where `others` are wanted."""
+    """Return the package's formulas, checked; a user's, too, where `others` are wanted."""
     load()
+    REGISTRY.complete()
     found = (one for one in REGISTRY.values() if others or _own(one.place))
     return tuple(sorted(found, key=lambda one: (one.returns, one.name)))
 
@@ -53,4 +58,4 @@ def algorithms(*, others: bool = False) -> tuple[Algorithm, ...]:
 
 
 def _own(place: str) -> bool:
-    return place.startswith(str(Path(__file__).parent))
+    return place.startswith(HERE)

@@ -124,7 +124,7 @@ def possible(model):
 
 names = possible("llama3-8b")
 print(len(names))
-# Two labels at a time: that no others meet undecided is refused when they are loaded.
+# Two labels at a time: that no others meet undecided is refused when all are listed.
 dense = dict(common, model="llama3-8b", plan=plan)
 print(values(names, **dense, context_parallel=["all_to_all", "ring", "all_gather", "mixed"],
       cp_mechanism=["efficiency", "ring_exchange"]))
