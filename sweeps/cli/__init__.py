@@ -137,7 +137,7 @@ def main(args: Sequence[str] | None = None) -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command line."""
     # A program that keeps 10^5 small objects: the usual thresholds would scan them again and again.
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(500_000, 20, 20)
     given = list(sys.argv[1:] if args is None else args)
     warnings.showwarning = lambda message, *_: click.echo(f"sweeps: {message}", err=True)
     try:
