@@ -46,14 +46,16 @@ MOST_NODES = 6_000
 _SHARED = threading.local()
 
 
-def _shared(algorithm: Algorithm | None, edition: tuple[int, ...]) -> tuple[Graph, dict[str, Node]]:
-    """Return the graph, and the given nodes, that a thread's evaluations have in common."""
+def _shared(*kind: Any) -> tuple[Graph, dict[str, Node]]:
+    """Return the graph, and the given nodes, that a thread's evaluations of a kind have in common.
+
+    Builders of a graph should differ little from its first.
+    """
     graphs: dict[Any, tuple[Graph, dict[str, Node]]] = _SHARED.__dict__.setdefault("graphs", {})
-    key = algorithm, edition
     if sum(len(graph.interned) for graph, _ in graphs.values()) > MOST_NODES:
         graphs.clear()
         graph_of.cache_clear()  # Its builders hold the graphs
-    return graphs.setdefault(key, (Graph(), {}))
+    return graphs.setdefault(kind, (Graph(), {}))
 
 
 def builder_of(
@@ -81,7 +83,7 @@ def graph_of(
     *edition: int,
 ) -> Builder:
     """Return the builder of evaluations; `edition`: of the registry, and the thread."""
-    return builder_of(labels, given, algorithm, *_shared(algorithm, edition))
+    return builder_of(labels, given, algorithm, *_shared(algorithm, bool(labels), edition))
 
 
 class Evaluation:
