@@ -15,6 +15,8 @@ from overhead.recording import named
 MOST_DRAWS = 4096
 # Counts whose probabilities are added up at once, over all cells.
 COUNTS = 65536
+# The first of these: mostly they suffice.
+FIRST_COUNTS = 256
 # Where laws have more counts than so many of some probability, they are integrated.
 MOST_COUNTS = 400_000.0
 # Of a continued fraction: terms at most, and the least change that is worth another one.
@@ -225,8 +227,10 @@ def _sum_up(
     found, added = np.zeros(mean.shape), np.exp(own)
     total = added
     done, latest = (total >= wanted) | (last <= 0.0) | (mean <= 0.0), own
-    block = np.arange(max(COUNTS // max(mean.size, 1), 1), dtype=np.float64)
+    most = max(COUNTS // max(mean.size, 1), 1)
+    start, size = 0.0, min(FIRST_COUNTS, most)
     while not np.all(done):
+        block = start + np.arange(size)
         steps = step + np.log((1.0 + dispersion * block) / (block + 1.0))
         logs = _on_from(own, steps)
         sums = _on_from(added, np.exp(logs))
@@ -237,7 +241,8 @@ def _sum_up(
         found = np.where(done, found, np.take_along_axis(counts, place, -1))
         total = np.where(done, total, np.take_along_axis(sums, place, -1))
         latest = np.where(done, latest, np.take_along_axis(logs, place, -1))
-        own, added, block = logs[..., -1:], sums[..., -1:], block + block.size
+        own, added = logs[..., -1:], sums[..., -1:]
+        start, size = start + size, min(2 * size, most)
         done = done | enough.any(axis=-1)[..., None]
     return found[..., 0], np.minimum(total, 1.0)[..., 0], latest[..., 0]
 

@@ -460,8 +460,8 @@ class _Keeper:
         if best:
             edge = _edge(float(top.first[0]), self.space.point.objective)
             tied = order[splits.first[order] <= edge]
-            near = np.isin(splits.places[tied[:KEPT]], top.places, invert=True)
-            more = tied[:KEPT][near]
+            known = {*top.places.tolist()}
+            more = [split for split in tied[:KEPT] if int(splits.places[split]) not in known]
             count = int(np.count_nonzero(top.first[:KEPT] <= edge))
             places = np.concatenate([top.places[:count], splits.places[more]])
             values = [*found.values[:count], *splits.first[more].tolist()]

@@ -574,7 +574,7 @@ def _free(
     point: Point, shapes: Mapping[str, float], splits: Columns, habits: Habits
 ) -> dict[str, NDArray[Any]]:
     """Return what plans may vary where the user says nothing."""
-    stages = [int(pp) for pp in np.unique(splits["pp"])]
+    stages = sorted({int(pp) for pp in splits["pp"].tolist()})
     pipelined = max(stages) > 1 and not {*CHUNKED}.isdisjoint(habits.schedules)
     schedules = habits.schedules if max(stages) > 1 else habits.schedules[:1]
     chunks = virtual_pipeline_size(int(pipeline_layers(shapes)), stages) if pipelined else (1,)
