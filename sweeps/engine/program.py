@@ -602,10 +602,10 @@ class Steps:
         return self._group[1]
 
 
-# Graphs of programs that were, without what was given: programs of the same names differ in numbers
-# alone, so that the next one takes the nodes as they are, bound to its own.
+# Graphs of programs that were, without what was given if that is much: programs of the same names
+# differ in numbers alone, so that the next one takes the nodes as they are, bound to its own.
 _KEPT: dict[tuple[Any, ...], Graph] = {}
-MOST_GRAPHS, MOST_NODES = 8, 20_000
+MOST_GRAPHS, MOST_NODES, MOST_GIVEN = 8, 20_000, 100_000
 
 
 def _kind(grid: Grid) -> tuple[Any, ...]:
@@ -633,8 +633,10 @@ def _keep(grid: Grid, graph: Graph) -> None:
     kind = _kind(grid)
     kept = _KEPT.pop(kind, None)
     if kept is None or len(kept.made) < len(graph.made) <= MOST_NODES:
-        every = grid.dims.items()
-        kept = graph.again({n: Node(n, ("given", n), (), None, dims) for n, dims in every})
+        kept = graph
+        if sum(values.size for values in grid.columns.values()) > MOST_GIVEN:
+            every = grid.dims.items()
+            kept = graph.again({n: Node(n, ("given", n), (), None, dims) for n, dims in every})
     while len(_KEPT) >= MOST_GRAPHS:
         _KEPT.pop(next(iter(_KEPT)))
     _KEPT[kind] = kept
