@@ -11,18 +11,18 @@ from overhead.everything import load
 from overhead.formula import REGISTRY, Formula, formula
 from overhead.quantity import VOCABULARY, Quantity, define
 from overhead.source import SOURCES, Source, cite
-from overhead.topology import (
-    CollectiveKind,
-    CollectiveResult,
-    TopologyDesc,
-    TopologyKind,
-    build_topology,
-    collective,
-)
 
 if TYPE_CHECKING:
     from overhead.analysis import AnalysisResult, analyze_config
     from overhead.config import Config
+    from overhead.topology import (
+        CollectiveKind,
+        CollectiveResult,
+        TopologyDesc,
+        TopologyKind,
+        build_topology,
+        collective,
+    )
 
 __all__ = [
     "ALGORITHMS",
@@ -55,7 +55,19 @@ __all__ = [
 load("collectives", "software")
 REGISTRY.wait(load)
 
-LATE = {"AnalysisResult": "analysis", "Config": "config", "analyze_config": "analysis"}
+# What is imported when it is asked for, by its module.
+LATE = {
+    "analysis": ("AnalysisResult", "analyze_config"),
+    "config": ("Config",),
+    "topology": (
+        "CollectiveKind",
+        "CollectiveResult",
+        "TopologyDesc",
+        "TopologyKind",
+        "build_topology",
+        "collective",
+    ),
+}
 
 
 def __dir__() -> list[str]:
@@ -64,12 +76,13 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what only training steps need when it is asked for."""
+    """Import what few programs need when it is asked for."""
     if name == "collective_latency_and_volume":  # What another calculator calls it
-        return collective
-    if name not in LATE:
+        name = "collective"
+    module = next((module for module, names in LATE.items() if name in names), None)
+    if module is None:
         message = f"module 'overhead' has no attribute '{name}'"
         if name == "MemoryBreakdown":
             message += "; the parts are in analyze_config(config).memory"
         raise AttributeError(message)
-    return getattr(import_module(f"overhead.{LATE[name]}"), name)
+    return getattr(import_module(f"overhead.{module}"), name)

@@ -161,6 +161,8 @@ class Undecided(LookupError):
 # What follows from a collective's algorithm, and the labels by which one is chosen
 OF_ALGORITHMS = {"chunks", "chosen_algorithm", "time_is_upper_bound", "time", *COST_PARTS}
 CHOOSING = ("topology", "collective", "algorithm", "library", "group", "time")
+# What a single rank doesn't have.
+NOT_OF_ONE_RANK = ("algbw", "busbw", "lower_bound_ratio")
 
 
 @cache

@@ -82,11 +82,9 @@ class Dependencies:
 
     def _edges(self, quantity: str) -> Iterator[tuple[str, int]]:
         """Yield what a quantity needs, with the bits that can be seen through it."""
-        for name in self._further(quantity):
-            yield name, ALL
+        plain = dict.fromkeys(self._further(quantity))
         for declared in REGISTRY.of(quantity):
-            for name in declared.holds:
-                yield name, ALL
+            plain.update(dict.fromkeys(declared.holds))
             if isinstance(declared, Call):
                 around = ~bits(declared.around)
                 for name in declared.bind.values():
@@ -95,8 +93,9 @@ class Dependencies:
                 chosen = (ITSELF, *FORM) if "collective" in declared.labels else ()
                 yield declared.of, ~bits((*declared.bind, *declared.labels, *chosen))
             else:
-                for name in declared.inputs:
-                    yield name, ALL
+                plain.update(dict.fromkeys(declared.inputs))
+        for name in plain:
+            yield name, ALL
 
 
 ALL = -1

@@ -7,7 +7,7 @@ import difflib
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial, reduce
 from itertools import combinations
 from types import CodeType
@@ -24,7 +24,7 @@ from overhead.source import SOURCES, Source
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Formula:
     """A declared formula: a numpy function with its statement and its source.
 

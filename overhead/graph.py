@@ -369,7 +369,7 @@ class Builder:
         known = self.graph.interned.get(key)
         if known is None:
             dims = frozenset[str]().union(*(node.dims for node in inputs))
-            known = Node(name, what, inputs, run, dims, None, ufunc, origin)
+            known = Node(name, what, inputs, run, dims, None, ufunc, origin, key)
             self.graph.interned[key] = known
         return known
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from overhead.arrays import in_numpy, namespace_of, using, xp
-from overhead.choose import candidates
+from overhead.choose import NOT_OF_ONE_RANK, candidates
 from overhead.collectives.algorithm import NETWORKS
 from overhead.collectives.grid import factors
 from overhead.completion import following
@@ -422,8 +422,6 @@ QUANTITIES = {
     "lower_bound_s": "lower_bound",
     "lower_bound_ratio": "lower_bound_ratio",
 }
-# What a single rank doesn't have.
-NOT_OF_ONE_RANK = ("algbw", "busbw", "lower_bound_ratio")
 assert {*QUANTITIES, "algorithm"} == {field.name for field in fields(CollectiveResult)}
 
 

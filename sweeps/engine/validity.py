@@ -10,7 +10,7 @@ from operator import or_
 import numpy as np
 
 from overhead.arrays import in_numpy, xp
-from overhead.choose import Builder, all_of
+from overhead.choose import NOT_OF_ONE_RANK, Builder, all_of
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
 from overhead.dependencies import BIT
 from overhead.formula import REGISTRY
@@ -30,7 +30,6 @@ from overhead.plan import (
     requirements,
 )
 from overhead.quantity import Array
-from overhead.topology import NOT_OF_ONE_RANK
 from sweeps.engine.evaluate import Cuts, Evaluator, Evaluators
 from sweeps.engine.grid import LabelCase, Region
 

@@ -74,12 +74,16 @@ class Answer:
 
     @cached_property
     def main(self) -> tuple[Detail, ...]:
-        """The recommended plan with all its parts, then the best of the next split."""
-        best = self.found.best[:1]
-        own = best[0].split if best else ""
+        """The recommended plan with all its parts; empty where none can run."""
+        return details(self.found.best[:1], WHOLE)
+
+    @cached_property
+    def next_split(self) -> tuple[Detail, ...]:
+        """The best plan of the next split, with all its parts; empty where there is none."""
+        own = self.found.best[0].split
         # The next one alone: of hundreds of splits the plans are made when they are asked for.
         others = (plan for plan in self.found.splits if plan.split != own)
-        return details((*best, *islice(others, 1)), WHOLE)
+        return details([*islice(others, 1)], WHOLE)
 
     def table(self, count: int) -> tuple[Detail, ...]:
         """Return the best plan of each of the best splits."""
@@ -101,7 +105,9 @@ class Answer:
     @cached_property
     def reasons(self) -> tuple[str, ...]:
         """Why the plan is recommended, in words."""
-        return tuple(because(self.found, self.main, self.effects)) if self.main else ()
+        if not self.main:
+            return ()
+        return tuple(because(self.found, (*self.main, *self.next_split), self.effects))
 
     @cached_property
     def nearest(self) -> Nearest | None:

@@ -28,7 +28,8 @@ from tests.tables import examples, keyed
 
 @pytest.mark.thorough
 def test_parts_add_up_to_what_was_searched_for() -> None:
-    for detail in usual().main:
+    one = usual()
+    for detail in (*one.main, *one.next_split):
         parts = sum(detail[name] for name in PARTS)
         assert parts == pytest.approx(detail["step_time"], rel=1e-9)
         memory = sum(detail[name] for name in PEAK_PARTS)
@@ -38,7 +39,7 @@ def test_parts_add_up_to_what_was_searched_for() -> None:
 @pytest.mark.thorough
 def test_reasons_say_what_the_numbers_say() -> None:
     one = usual()
-    best, other = one.main
+    best, other = *one.main, *one.next_split
     result = "\n".join(one.reasons)
     assert f"{best['tokens_per_second_per_gpu']:,.0f} tokens/s" in result
     assert f"MFU {percent(best['mfu'])}" in result
@@ -56,7 +57,8 @@ def test_reasons_say_what_the_numbers_say() -> None:
 
 @pytest.mark.thorough
 def test_the_next_split_is_another_one_and_no_faster_as_far_as_can_be_told() -> None:
-    best, other = usual().main
+    one = usual()
+    best, other = *one.main, *one.next_split
     assert other.plan.split != best.plan.split
     assert best["step_time"] <= (1.0 + tie()) * other["step_time"]
 
