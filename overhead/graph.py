@@ -159,26 +159,32 @@ class Graph:
 
     def again(self, given: Mapping[str, Node]) -> Graph:
         """Return the same of other given nodes, of the same names and dimensions as its own."""
-        nodes: dict[int, Node] = {}
-
-        def bound(node: Node) -> Node:
-            if node.run is None and node.what[0] == "given":
-                return given[node.name]
-            return nodes.get(id(node), node)
-
+        nodes = _Bound(given)
         for one in self.interned.values():  # each after its inputs
-            inputs = tuple([bound(other) for other in one.inputs])
-            nodes[id(one)] = Node(
+            inputs = tuple([nodes[other] for other in one.inputs])
+            nodes[one] = Node(
                 one.name, one.what, inputs, one.run, one.dims, None, one.ufunc, one.origin, one.key
             )
         return Graph(
-            {key: nodes[id(one)] for key, one in self.interned.items()},
-            {key: bound(one) for key, one in self.made.items()},
+            {key: nodes[one] for key, one in self.interned.items()},
+            {key: nodes[one] for key, one in self.made.items()},
             dict(self.missing),
             below=self.below,
             first=self.first,
             views=self.views,
         )
+
+
+class _Bound(dict[Node, Node]):
+    """The nodes of a graph by those of another one, from which it differs in what is given."""
+
+    def __init__(self, given: Mapping[str, Node]) -> None:
+        self.given = given
+
+    def __missing__(self, node: Node) -> Node:
+        given = node.run is None and node.what[0] == "given"
+        found = self[node] = self.given[node.name] if given else node
+        return found
 
 
 DEPENDENCIES = Dependencies(lambda _: ())
