@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from sweeps.cli import buy_command, commands, plan_calculator, plan_command
+from sweeps.cli import buy_question, commands, plan_calculator, plan_command
 from sweeps.errors import InputError
 from tests.calibrate.simulated import timed, write_logs
 from tests.cli_runner import Done, Runner
@@ -295,7 +295,7 @@ def asked(command: str, line: str) -> Any:
                 options = plan_calculator.planned(options, context.params)
             request = plan_command._request(options, context.params)
             return (request.first, request.axes)
-        return buy_command._asked(context.params)
+        return buy_question.read_purchases(context.params)
 
 
 # What a plan's shapes are is given whole or not at all; the last is --tokens here.

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from math import inf, isnan
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 import click
 
 from sweeps import display
 from sweeps.bands import FITS, band_of, band_words, money, percent, three
 from sweeps.cli import flags
-from sweeps.cli.from_file import from_option, reading_lines
-from sweeps.cli.given import Planned, texts_of
+from sweeps.cli.buy_question import OF_BUYING, SEVERAL, Purchase, read_purchases
+from sweeps.cli.from_file import from_option
+from sweeps.cli.given import Planned
 from sweeps.cli.numbers import shown
-from sweeps.cli.options import (
-    file_options,
-    output_options,
-    price_words,
-)
-from sweeps.cli.plan_command import OTHERS, check_options_used, length_words, read_number
+from sweeps.cli.options import file_options, output_options, price_words
 from sweeps.cli.plan_report import impossible_lines
 from sweeps.cli.progress import Progress
 from sweeps.cli.save import SAVING, check_folder, save, save_option
@@ -35,40 +29,18 @@ from sweeps.cli.sections import (
     wanted_sections,
     wrapped,
 )
-from sweeps.cli.typed import flag_of, flags_of, folders_of
+from sweeps.cli.typed import flag_of, flags_of
 from sweeps.cli.write import Output
-from sweeps.errors import InputError, fault, refuse, tell_all
+from sweeps.errors import fault, tell_all
 from sweeps.own_formulas import load_formulas
 from sweeps.result import Result, aligned, fitted, provenance_of
-from sweeps.search.batches import Batches, batches_of
-from sweeps.search.buy import (
-    Bought,
-    Offer,
-    Searched,
-    Tried,
-    Wish,
-    best_batch,
-    figure_of,
-    layout,
-    offers,
-)
+from sweeps.search.buy import PRICES, Offer, Searched, Tried, Wish, best_batch, offers
+from sweeps.search.buy_table import Bought, figure_of, layout
 from sweeps.search.interface import spec_of
-from sweeps.search.request import DEFAULT_THRESHOLD, Point, Request, read_request
-from sweeps.search.space import common_of
+from sweeps.search.request import DEFAULT_THRESHOLD, Request
 from sweeps.search.words import bound_by, memory_words
 from sweeps.spec.catalog import load_hardware
-from sweeps.spec.model import USUAL_LENGTH
 from sweeps.spec.units import grouped
-
-# What is of one machine, so that each may have its own: NAME=VALUE,NAME=VALUE.
-EACH = ("gpu_hour_price", "capital_cost")
-# How many GPUs is what is asked.
-GPUS_OF_PLANS = ("world_size", "nodes")
-# Of so many all splits can be that a purchase may have: nodes of 8 and 72 GPUs, and stages of 3.
-MANY_GPUS = 2304.0
-OF_BUYING = tuple(name for name in OTHERS if name not in GPUS_OF_PLANS)
-# Sequences of a step where neither is said nor does a publication help, as `sweeps plan` has them.
-USUAL_BATCH = "512"
 
 
 @click.command("buy", cls=flags.SweepCommand)
@@ -89,6 +61,12 @@ USUAL_BATCH = "512"
     "sequence_length",
     metavar="N",
     help="Tokens of a sequence, such as 8k.  [default: the model's training length, or 4096]",
+)
+@click.option(
+    *flags_of("world_size"),
+    "world_size",
+    metavar="N,..",
+    help="GPUs to compare, such as 256,512.  [default: the fewest that make it]",
 )
 @click.option(
     *flags_of("capital_cost"),
@@ -112,26 +90,23 @@ def command(**given: Unpack[Planned]) -> int:
     as any within a step's error is the answer.
     """
     load_formulas(given["formulas"])
-    questions = [*_each_question(given)]
-    if len(questions) > 1:
-        return _table_of_purchases(questions, given)
-    asked = _asked(given)
-    if asked.wish.budget < inf:
-        asked = replace(
-            asked, readings=[*asked.readings, *_unpriced(asked.points, str(given["budget"]))]
-        )
+    every = read_purchases(given)
+    if len(every) > 1:
+        return _table_of_purchases(every, given)
+    (asked,) = every
     out = Output(given, "buy").checked()
     check_folder(given)
     found = _searched(asked, {})
-    lines = _lines(found, asked, wanted_sections(given, OF_BUY), saved=bool(given["save"]))
+    bought = Bought(found, asked.wish, asked.first, asked.gpus)
+    lines = _lines(bought, asked, wanted_sections(given, OF_BUY), saved=bool(given["save"]))
     if any(one.detail for own in found for one in own.tried):
 
         @cache
         def result() -> Result:
             attrs = _provenance([asked], given)
-            return Result(layout([Bought(found, asked.wish, asked.first)], attrs))
+            return Result(layout([bought], attrs))
 
-        figure = figure_of(found, asked.wish, _answer(found, asked.wish))
+        figure = figure_of([bought], _answer(found, asked.wish))
         out.deliver(result, lines, [figure])
         out.notes.writelines(fitted(_saved(found, asked, given, result)))
     else:
@@ -148,31 +123,12 @@ def _searched(asked: Purchase, kept: dict[tuple[str, float], Searched]) -> tuple
         bars.append(Progress(f"searching {name}, {asked.tokens(batch)} tokens per step"))
         return bars[-1]
 
-    found = offers(asked.points, asked.wish, asked.sequences, telling, kept)
+    found = offers(asked.points, asked.wish, asked.sequences, telling, kept, asked.gpus)
     bars[-1].end()
     return found
 
 
-# Options of which several values are a table.
-SEVERAL = ("model", "tokens", "days", "gpu_hour_price")
-
-
-def _each_question(given: Planned) -> Iterator[Planned]:
-    """Yield the options of each question: every model with all tokens, days and prices."""
-    # Of several machines prices are a machine's each, and named by it.
-    machines = len((given["hardware"] or "").split(","))
-    names = [name for name in SEVERAL if machines == 1 or name != "gpu_hour_price"]
-    typed = texts_of(given, (name for name in names if name in given))
-    texts = {name: text for name, text in typed.items() if text}
-    several = {
-        name: [text] if "=" in text else [part.strip() for part in text.split(",")]
-        for name, text in texts.items()
-    }
-    for values in itertools.product(*several.values()):
-        yield cast("Planned", {**given, **dict(zip(several, values, strict=True))})
-
-
-def _table_of_purchases(questions: Sequence[Planned], given: Planned) -> int:
+def _table_of_purchases(every: Sequence[Purchase], given: Planned) -> int:
     """Answer several questions by a table: what to buy of each machine for each."""
     tell_all(
         [
@@ -181,7 +137,6 @@ def _table_of_purchases(questions: Sequence[Planned], given: Planned) -> int:
             if given[name]
         ]
     )
-    every = [_asked(own) for own in questions]
     out = Output(given, "buy").checked()
     kept: dict[str, dict[tuple[str, float], Searched]] = {}
     bought: dict[int, Bought] = {}
@@ -189,50 +144,47 @@ def _table_of_purchases(questions: Sequence[Planned], given: Planned) -> int:
     for place in sorted(range(len(every)), key=lambda at: -every[at].wish.days):
         asked = every[place]
         own = kept.setdefault(asked.first.labels.get("model", ""), {})
-        bought[place] = Bought(_searched(asked, own), asked.wish, asked.first)
+        found = _searched(asked, own)
+        bought[place] = Bought(found, asked.wish, asked.first, asked.gpus)
     several = [bought[place] for place in range(len(every))]
-    lines = _lines_of_several(several, every, questions)
-    offered = [one for own in several for one in own.found]
+    lines = _lines_of_several(several, every)
     if any(row for own in several for row in own.rows()):
         out.deliver(
-            lambda: Result(layout(several, _provenance(every, given))), lines, [figure_of(offered)]
+            lambda: Result(layout(several, _provenance(every, given))), lines, [figure_of(several)]
         )
     else:
         sys.stdout.writelines(fitted(lines))
     return 0 if any(_makes(one, own.wish) for own in several for one in own.found) else 1
 
 
-def _lines_of_several(
-    several: Sequence[Bought], every: Sequence[Purchase], questions: Sequence[Mapping[str, object]]
-) -> Iterator[str]:
+def _lines_of_several(several: Sequence[Bought], every: Sequence[Purchase]) -> Iterator[str]:
     """Yield the table of several purchases: each machine's, the cheapest first."""
-    heads = {"model": "model", "tokens": "tokens", "days": "in days", "gpu_hour_price": "USD/h"}
-    varied = [name for name in heads if len({own.get(name) for own in questions}) > 1]
+    varied = [name for name in SEVERAL if len({asked.keys[name] for asked in every}) > 1]
     chosen: list[Row] = []
     others: dict[str, None] = {}
-    for own, question in zip(several, questions, strict=True):
+    for own, asked in zip(several, every, strict=True):
         batch = best_batch(own.found, own.wish) or own.found[-1].batch
-        keys = [str(question[name]) for name in varied]
+        keys = [asked.keys[name] for name in varied]
         here = [one for one in own.found if one.batch == batch]
-        for one in _ordered([one for one in here if one.least], own.wish):
-            best = one.best(own.wish)
-            assert best is not None
-            chosen.append(([*keys, one.machine], best, best.fails(own.wish)))
+        made = _ordered([one for one in here if one.least], own.wish)
+        rows = _compared(here, own.wish) if asked.gpus else _of_machines(made, own.wish)
+        chosen += [([*keys, *key], one, why) for key, one, why in rows if why != FEWEST]
         why = (f"{', '.join(keys)}, {one.machine}: {one.why}" for one in here if not one.least)
         others |= dict.fromkeys(why)
-    made = len({tuple(keys[:-1]) for keys, _, late in chosen if not late})
-    yield f"{made} of {len(several)} purchases can be made: GPUs, days and cost by machine"
+    count = sum(any(_makes(one, own.wish) for one in own.found) for own in several)
+    yield f"{count} of {len(several)} purchases can be made: GPUs, days and cost by machine"
     readings = dict.fromkeys(line for asked in every for line in asked.readings)
     yield from (f"  ({line})" for line in readings)
     if chosen:
-        yield from aligned(_table([heads[name] for name in varied], chosen), left=len(varied) + 1)
+        heads = [SEVERAL[name] for name in varied]
+        yield from aligned(_table(heads, chosen), left=len(varied) + 1, keys=len(varied) + 2)
     for line in others:
         yield from wrapped(line)
     assumed = dict.fromkeys(words for asked in every for words in asked.assumed)
     if assumed:
         yield ""
         yield from wrapped(f"Defaults: {'; '.join(assumed)}")
-    yield "Searched: numbers of nodes with prime factors up to 7"
+    yield from _searched_words(several)
     yield "One purchase alone says its plan and what binds"
 
 
@@ -256,131 +208,9 @@ def _saved(
     yield from save(given, best.detail.plan, point.with_constants(**constants), heading, result)
 
 
-@dataclass(frozen=True)
-class Purchase:
-    """What the command is asked."""
-
-    wish: Wish
-    points: Mapping[str, Point]  # Each machine's question
-    sequences: tuple[float, ...]  # Of a step: the batches that are searched, from small to large
-    batches: Batches | None  # Whose they are, where none is given
-    readings: Sequence[str]  # How numbers were read
-    assumed: Sequence[str]  # What wasn't given, as it was taken
-
-    @property
-    def first(self) -> Point:
-        """The question about the first machine."""
-        return next(iter(self.points.values()))
-
-    def tokens(self, batch: float) -> str:
-        """Return the tokens of so many sequences, in words."""
-        return f"{batch * self.first.constants['sequence_length'] / 1e6:.3g} M"
-
-
 def _makes(one: Offer, wish: Wish) -> bool:
     """Whether a number of a machine's GPUs makes it."""
     return one.least is not None and not one.least.fails(wish)
-
-
-def _asked(given: Planned) -> Purchase:
-    """Return what is wanted, how it was read, what is assumed, and each machine's question."""
-    faults: list[str] = []
-    tokens = read_number("--tokens", given["tokens"], faults, "tokens")
-    days = read_number("--days", given["days"], faults, "days")
-    budget = read_number("--budget", given["budget"], faults, "USD")
-    every = flags.given_options(given, OF_BUYING)
-    faults += [
-        fault(flag_of(name), every[name], "is what buy finds", "sweeps plan, of so many")
-        for name in GPUS_OF_PLANS
-        if every.get(name) is not None
-    ]
-    values = {name: text for name, text in every.items() if text is not None}
-    own = ("global_batch_size", "sequence_length")
-    values |= {name: text for name, text in texts_of(given, own).items() if text is not None}
-    readings = [*reading_lines(), *flags.in_tokens(values, flag_of("global_batch_size"))]
-    readings += flags.model_notes(values.get("model"), folders_of(given))
-    free = not {"global_batch_size", "tokens_per_step"} & values.keys()
-    machines = str(values.pop("hardware", "dgx-h100")).split(",")
-    typed = texts_of({**dict.fromkeys(EACH), **given}, EACH)
-    each = {name: _each(name, text, machines, faults) for name, text in typed.items()}
-    for name in EACH:
-        values.pop(name, None)
-    if faults or tokens is None or days is None:
-        raise InputError(faults)
-    folders = folders_of(given)
-    points = {}
-    for machine in machines:
-        prices = {name: texts[machine] for name, texts in each.items() if machine in texts}
-        asked = {
-            "world_size": "8",
-            **({"global_batch_size": USUAL_BATCH} if free else {}),
-            **values,
-            **prices,
-            "hardware": machine,
-        }
-        request = read_request(asked, objective="time", folders=folders, usual_length=USUAL_LENGTH)
-        if request.axes:
-            raise InputError(
-                [
-                    fault(
-                        flag_of(axis.name),
-                        str(asked.get(axis.name, "several values")),
-                        "has several values",
-                        f"one value, or {machine}=VALUE,.." if axis.name in EACH else "one value",
-                    )
-                    for axis in request.axes
-                ]
-            )
-        points[machine] = request.first
-    some = [point.with_constants(world_size=MANY_GPUS) for point in points.values()]
-    told = {name: text for name, text in every.items() if text is not None}
-    check_options_used(some, {**told, **values}, run=True)
-    first = points[machines[0]]
-    assumed = [length_words(length) for length in request.lengths]
-    known = common_of(first)[2].constants
-    batches = batches_of(first.labels.get("model", ""), known, tokens, folders) if free else None
-    if batches is not None:
-        assumed.append(batches.words)
-    elif free:
-        assumed.append(f"{flag_of('global_batch_size')} {USUAL_BATCH}")
-    sequences = batches.sequences if batches else (first.constants["global_batch_size"],)
-    wish = Wish(tokens, days, inf if budget is None else budget)
-    return Purchase(wish, points, sequences, batches, readings, assumed)
-
-
-def _unpriced(points: Mapping[str, Point], budget: str) -> Iterator[str]:
-    """Yield a note on machines without a price, which no budget binds; refuse one for nothing."""
-    names = [
-        name
-        for name, point in points.items()
-        if not {"gpu_hour_price", "capital_cost"} & set(point.constants)
-        and "gpu_hour_price" not in load_hardware(name, point.folders).figures
-    ]
-    listed = ", ".join(names)
-    if len(names) == len(points):
-        wrong = f"needs a price, and none is known of {listed}"
-        small = f". {budget} means {budget} USD; write {budget}M" if budget.isdigit() else ""
-        refuse("--budget", budget, wrong, f"add --price 2.5 (USD per GPU-hour){small}")
-    if names:
-        yield f"no price is known of {listed}, which no budget binds: --price {names[0]}=2.5"
-
-
-def _each(
-    name: str, text: str | None, machines: Sequence[str], faults: list[str]
-) -> dict[str, str]:
-    """Return a value for each machine: one for all, or those of ``machine=value,..``."""
-    if text is None:
-        return {}
-    if "=" not in text:
-        return dict.fromkeys(machines, text)
-    found = {}
-    for piece in text.split(","):
-        machine, _, value = (part.strip() for part in piece.partition("="))
-        if machine not in machines or not value:
-            allowed = f"one value, or machine=value of {', '.join(machines)}"
-            faults.append(fault(flag_of(name), piece, "can't be read", allowed))
-        found[machine] = value
-    return found
 
 
 def _provenance(every: Sequence[Purchase], given: Planned) -> dict[str, str]:
@@ -408,10 +238,8 @@ def _provenance(every: Sequence[Purchase], given: Planned) -> dict[str, str]:
 # The report.
 
 
-def _lines(
-    found: Sequence[Offer], asked: Purchase, show: Sequence[str], *, saved: bool
-) -> Iterator[str]:
-    wish = asked.wish
+def _lines(bought: Bought, asked: Purchase, show: Sequence[str], *, saved: bool) -> Iterator[str]:
+    found, wish = bought.found, asked.wish
     batch = best_batch(found, wish) or found[-1].batch
     here = [one for one in found if one.batch == batch]
     made = _ordered([one for one in here if one.least], wish)
@@ -420,8 +248,9 @@ def _lines(
     best = [one.best(wish) for one in made]
     yield from impossible_lines([one.detail.plan for one in best if one and one.detail])
     yield from _question(found, asked, batch, made)
-    if made:
-        yield from aligned(_table([], _of_machines(made, wish)), left=1, keys=2)
+    rows = _compared(here, wish) if asked.gpus else _of_machines(made, wish)
+    if rows:
+        yield from aligned(_table([], rows), left=1, keys=2)
     yield from _unpriced_words(found, asked)
     yield ""
     if len(asked.sequences) > 1 and any(one.tried for one in found):
@@ -434,11 +263,11 @@ def _lines(
     if asked.assumed:
         yield from wrapped(f"Defaults: {'; '.join(asked.assumed)}")
     for name, point in asked.points.items():
-        if not {"gpu_hour_price", "capital_cost"} & set(point.constants) and (
+        if not {*PRICES} & set(point.constants) and (
             old := price_words(load_hardware(name, point.folders))
         ):
             yield from wrapped(old[0].upper() + old[1:])
-    yield "Searched: numbers of nodes with prime factors up to 7"
+    yield from _searched_words([bought])
     bodies: dict[str, Callable[[], Iterable[str]]] = {
         "reasons": lambda: (line for one in (*made, *others) for line in _of_machine(one, wish))
     }
@@ -512,6 +341,27 @@ COLUMNS = (
 
 
 Row = tuple[list[str], Tried, str]
+FEWEST = "the fewest"
+
+
+def _compared(found: Sequence[Offer], wish: Wish) -> list[Row]:
+    """Return a row for each number of GPUs that was asked for and can run."""
+    return [
+        ([one.machine], own, own.fails(wish)) for one in found for own in one.tried if own.detail
+    ]
+
+
+def _searched_words(every: Sequence[Bought]) -> Iterator[str]:
+    """Yield which numbers of GPUs were searched, or which of those asked for can't run."""
+    if not every[0].gpus:
+        yield "Searched: numbers of nodes with prime factors up to 7"
+        return
+    offers = [one for bought in every for one in bought.found]
+    for machine in dict.fromkeys(one.machine for one in offers):
+        tried = [own for one in offers if one.machine == machine for own in one.tried]
+        able = {own.gpus for own in tried if own.detail}
+        if able and (none := [f"{gpus:,}" for gpus in every[0].gpus if gpus not in able]):
+            yield f"No plan can run on {', '.join(none)} GPUs of {machine}"
 
 
 def _of_machines(made: Sequence[Offer], wish: Wish) -> list[Row]:
@@ -521,7 +371,7 @@ def _of_machines(made: Sequence[Offer], wish: Wish) -> list[Row]:
         best = one.best(wish)
         for own in (best, one.least) if one.least is not best else (best,):
             assert own is not None
-            why = own.fails(wish) or ("" if own is best else "the fewest")
+            why = own.fails(wish) or ("" if own is best else FEWEST)
             chosen.append(([one.machine], own, why))
     return chosen
 

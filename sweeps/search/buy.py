@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from overhead.evaluation import derive
-from overhead.labels import LABELS
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
 from sweeps.bands import SAME, brief, limit_words, meets, money, three
 from sweeps.display import BANDS
-from sweeps.engine.describe import coordinate
-from sweeps.engine.grid import Column, Layout, row_numbers
-from sweeps.errors import InputError, fault, refuse
-from sweeps.origin import attributes
-from sweeps.search.answer import BETTER, PLAN, RUN, placed, plan_choices
-from sweeps.search.repair import MEASURES, flag_column, number_column
+from sweeps.errors import InputError, refuse
+from sweeps.search.answer import BETTER, RUN
+from sweeps.search.repair import MEASURES
 from sweeps.search.request import Execution, Point, pipeline_layers
 from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded, search
 from sweeps.search.space import common_of, space_of, spaces_of
@@ -196,13 +192,28 @@ def offers(
     sequences: Sequence[float],
     telling: Callable[[str, float], Callable[[int, int], None]],
     searched: dict[tuple[str, float], Searched] | None = None,
+    gpus: Sequence[int] = (),
 ) -> tuple[Offer, ...]:
     """Return what was found of each machine with each batch, and the whole of the best batch's.
 
-    Of the others one number of GPUs in each doubling was tried.  What is searched is kept by
-    machine and batch, for other tokens, days and prices of the same model.
+    Of the others one number of GPUs in each doubling was tried; where GPUs are given, these alone.
+    What is searched is kept by machine and batch, for other tokens, days and prices of the same
+    model.
     """
     kept = {} if searched is None else searched
+    if gpus:
+        return tuple(
+            compared(
+                point.with_constants(global_batch_size=batch),
+                wish,
+                name,
+                gpus,
+                kept.setdefault((name, batch), Searched()),
+                telling(name, batch),
+            )
+            for batch in sequences
+            for name, point in points.items()
+        )
     found: dict[tuple[str, float], Offer] = {}
     near: dict[str, int] = {}
     for batch in sequences:
@@ -236,6 +247,29 @@ def best_batch(found: Sequence[Offer], wish: Wish) -> float | None:
     made = [(batch, one) for batch, one in some if one is not None and not one.fails(wish)]
     cheap = as_cheap([one for _, one in made]) if made else []
     return min((batch for batch, one in made if one in cheap), default=None)
+
+
+def compared(
+    point: Point,
+    wish: Wish,
+    machine: str,
+    gpus: Sequence[int],
+    searched: Searched,
+    progress: Callable[[int, int], None],
+) -> Offer:
+    """Return what was found of some numbers of a machine's GPUs."""
+    tried = []
+    for count in sorted(gpus):
+        tried.append(searched.run(point.with_constants(world_size=float(count)), wish.tokens))
+        progress(len(tried), len(gpus))
+    least = next((one for one in tried if one.in_time(wish)), None)
+    able = [one for one in tried if one.detail is not None]
+    why = "" if least is None else least.fails(wish)
+    if not able:
+        why = f"no plan can run on {', '.join(f'{one.gpus:,}' for one in tried)} GPUs"
+    elif least is None:
+        why = f"none of these numbers makes it{_fastest(min(able, key=lambda one: one.days))}"
+    return Offer(machine, tuple(tried), least, why, 0, point.constants["global_batch_size"])
 
 
 def offer(
@@ -416,120 +450,3 @@ def most_filled(given: Mapping[str, float], gpus: int) -> float:
     # The embedding and the loss may be stages of their own.
     stages = [pp for pp in range(1, layers + 3) if gpus % pp == 0 and rest % (gpus // pp) == 0]
     return max((layers / pp / -(-layers // pp) for pp in stages), default=0.0)
-
-
-# All that was tried, as a table: a row a number of GPUs of a machine.
-
-
-@dataclass(frozen=True)
-class Bought:
-    """What was found for one model, so many tokens and days."""
-
-    found: Sequence[Offer]
-    wish: Wish
-    first: Point  # The question about the first machine
-
-    def rows(self) -> Iterator[tuple[Offer, Tried]]:
-        """Yield all that was tried and can run."""
-        yield from ((one, own) for one in self.found for own in one.tried if own.detail is not None)
-
-
-def layout(several: Sequence[Bought], attrs: Mapping[str, str]) -> Layout:
-    """Return all that was tried and can run as a table."""
-    rows = [(bought, one, own) for bought in several for one, own in bought.rows()]
-    known = [own.detail for *_, own in rows if own.detail is not None]
-    if not known:
-        raise InputError(
-            fault(
-                "plans",
-                "..",
-                "none can run, so that there is no table",
-                "more days, another machine or a smaller batch",
-            )
-        )
-    variables = []
-    for name in known[0].values:
-        values = [detail[name] for detail in known]
-        if not np.all(np.isnan(values)):
-            variables.append(placed(number_column(name, values)))
-    computed = [column.name for column in variables]
-    verdicts = [_verdict(one, own, bought.wish) for bought, one, own in rows]
-    variables.append(placed(flag_column("verdict", "whether it makes it in time", verdicts)))
-    words = {"hardware": [one.machine for _, one, _ in rows]}
-    asked = {
-        "world_size": [float(own.gpus) for *_, own in rows],
-        "global_batch_size": [one.batch for _, one, _ in rows],
-        "tokens_per_step": [
-            one.batch * bought.first.constants["sequence_length"] for bought, one, _ in rows
-        ],
-    }
-    if len(several) > 1:
-        words["model"] = [bought.first.labels.get("model", "") for bought, *_ in rows]
-        asked["training_tokens"] = [bought.wish.tokens for bought, *_ in rows]
-        variables.append(placed(_days(bought.wish for bought, *_ in rows)))
-    for name, each in words.items():
-        variables.append(placed(flag_column(name, LABELS[name].meaning, each)))
-    columns = [
-        row_numbers(PLAN, len(rows)),
-        *(
-            placed(replace(coordinate(name, (), np.array(values)), dims=()))
-            for name, values in asked.items()
-        ),
-        *(placed(column) for column in plan_choices([detail.plan for detail in known])),
-    ]
-    given = _shared(several)
-    for name in (*asked, *words, *computed):
-        given.pop(name, None)
-    constants = [coordinate(name, (), np.array(value)) for name, value in given.items()]
-    return Layout({PLAN: len(rows)}, (*columns, *constants), tuple(variables), attrs)
-
-
-def _days(wishes: Iterable[Wish]) -> Column:
-    """Return the days in which each training has to be done."""
-    values = np.array([wish.days for wish in wishes])
-    about = {"long_name": "days in which the training has to be done", "units": "d"}
-    return Column("days_allowed", (), values.dtype, {**about, **attributes()}, values)
-
-
-def _shared(several: Sequence[Bought]) -> dict[str, Any]:
-    """Return what is given alike to all."""
-    each: list[dict[str, Any]] = [
-        {**one.first.constants, **one.first.labels, "training_tokens": one.wish.tokens}
-        for one in several
-    ]
-    return {
-        name: value
-        for name, value in each[0].items()
-        if all(name in other and other[name] == value for other in each)
-    }
-
-
-def _verdict(one: Offer, own: Tried, wish: Wish) -> str:
-    """Return what a number of GPUs is, among those of its machine and batch."""
-    if not own.in_time(wish):
-        return "too_slow"
-    if own is one.least:
-        return "least"
-    return "best" if own is one.best(wish) else "in_time"
-
-
-def figure_of(
-    found: Sequence[Offer], wish: Wish | None = None, answer: Tried | None = None
-) -> dict[str, Any]:
-    """Return the figure of what was tried, with the answer and the days, if these are one."""
-    priced = any(not np.isnan(one.cost) for own in found for one in own.tried)
-    figure: dict[str, Any] = {
-        "title": "Days of the training over what it costs, by machine",
-        "kind": "best_plans",
-        "name": "days-over-dollars" if priced else "days-over-gpu-hours",
-        "plans": [PLAN],
-        "x": "run_cost" if priced else "run_gpu_hours",
-        "y": "run_days",
-        "by": "hardware",
-        "better": "less",
-    }
-    if wish is not None:
-        figure["deadline"] = wish.days
-    rows = [own for one in found for own in one.tried if own.detail is not None]
-    row = next((index for index, own in enumerate(rows, 1) if own is answer), None)
-    return figure if row is None else {**figure, "answer": row}

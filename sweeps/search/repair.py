@@ -218,7 +218,7 @@ class Best:
         dims = tuple(axis.name for axis in self.request.axes)
         rows = self.measured()
         columns = [
-            *_quantities(rows),
+            *quantities(rows),
             *choice_columns(self.plans),
             flag_column(
                 "best_split",
@@ -266,7 +266,8 @@ def _shaped(column: Column, shape: tuple[int, ...]) -> NDArray[Any]:
     return column.values.reshape(shape)
 
 
-def _quantities(rows: Sequence[Detail | None]) -> list[Column]:
+def quantities(rows: Sequence[Detail | None]) -> list[Column]:
+    """Return what is known of plans, as columns without dimensions yet."""
     names = next((tuple(row.values) for row in rows if row is not None), ())
     columns = []
     for name in names:

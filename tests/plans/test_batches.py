@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from sweeps.search.batches import NEAR, Published, batches_of, published_batches
-from sweeps.search.buy import Bought, Offer, Searched, Tried, Wish, best_batch, layout, offers
+from sweeps.search.buy import Offer, Searched, Tried, Wish, best_batch, offers
+from sweeps.search.buy_table import Bought, layout
 from sweeps.search.space import common_of
 from tests.cli_runner import Runner
 from tests.plans.cases import point

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from overhead.evaluation import derive
 from sweeps.bands import money
-from sweeps.cli.buy_command import _of_machine, _unpriced
+from sweeps.cli.buy_command import _of_machine
+from sweeps.cli.buy_question import _amounts, _unpriced
 from sweeps.errors import InputError
 from sweeps.search.buy import (
     LARGEST_CLUSTER,
@@ -348,3 +351,91 @@ def test_several_purchases_refuse_what_is_of_one(cli: Runner) -> None:
     ran = cli("buy --model llama3-8b --tokens 1B,2B --days 9 --show reasons", fine=False)
     assert ran.code == 2
     assert "--show: is of one purchase, and there are several" in ran.err
+
+
+COMPARED = "buy --model llama3-8b -s 4096 --hardware dgx-h100,dgx-b200 --tp 1 --pp 1 --cp 1"
+
+
+def test_numbers_of_gpus_are_compared_on_the_axes_of_what_is_asked(
+    cli: Runner, tmp_path: Path
+) -> None:
+    """In a file whose dimensions they are; what no plan can run on is a hole."""
+    line = f"{COMPARED} -b 64,128 --tokens 50B,100B --days 4:8:+4 --price 2,3 --gpus 16,32,100"
+    path = tmp_path / "buy.nc"
+    assert cli(f"{line} --output {path}", fine=False).code == 0
+    with xr.open_dataset(path) as found:
+        assert dict(found.sizes) == {
+            "hardware": 2,
+            "training_tokens": 2,
+            "days_allowed": 2,
+            "gpu_hour_price": 2,
+            "global_batch_size": 2,
+            "world_size": 3,
+        }
+        assert found.sizes.keys() == found.coords.keys() & found.sizes.keys()
+        at = {"hardware": "dgx-h100", "training_tokens": 5e10, "gpu_hour_price": 3.0}
+        one = found.sel(at | {"global_batch_size": 64.0, "days_allowed": 8.0})
+        assert np.isfinite(one.run_days).values.tolist() == [True, True, False]
+        assert one.verdict[-1] == 0
+        alone = f"{COMPARED} -b 64 --tokens 50B --days 8 --gpus 32 --price 3 --json"
+        (other,) = (row for row in cli(alone).records if row["hardware"] == "dgx-h100")
+        for name in ("run_days", "run_cost", "step_time", "tp", "mfu"):
+            (said,) = (other[key] for key in (name, f"{name}_usd", f"{name}_s") if key in other)
+            assert float(one.sel(world_size=32.0)[name]) == said
+
+
+@pytest.mark.thorough
+def test_the_fewest_gpus_are_the_same_when_asked_for_by_number(cli: Runner) -> None:
+    base = "buy --model llama3-8b -b 64 -s 4096 --price 2.5 --tokens 100B --days 10"
+    searched = {row["world_size"]: row for row in cli(f"{base} --json").records}
+    asked = ",".join(f"{gpus:g}" for gpus in searched)
+    compared = {row["world_size"]: row for row in cli(f"{base} --gpus {asked} --json").records}
+    assert searched.keys() == compared.keys()
+    for gpus, row in searched.items():
+        same = (row.keys() & compared[gpus].keys()) - {"plan"}
+        assert {"run_cost_usd", "verdict", "tp", "step_time_s"} <= same
+        assert {name: row[name] for name in same} == {name: compared[gpus][name] for name in same}
+    assert cli(f"{base} --gpus {asked}").out.split(",")[0] == cli(base).out.split(",")[0]
+
+
+def test_compared_numbers_say_which_cant_make_it(cli: Runner) -> None:
+    ran = cli(f"{COMPARED} -b 64 --tokens 50B --days 3 --gpus 8,16,100", fine=False)
+    assert ran.code == 0
+    assert ran.out.startswith("16 GPUs of dgx-b200: ")
+    assert "misses by" in ran.out
+    assert "No plan can run on 100 GPUs of dgx-h100" in ran.out
+    none = cli(f"{COMPARED} -b 64 --tokens 50B --days 0.1 --gpus 8,16", fine=False)
+    assert none.code == 1
+    assert "none of these numbers makes it: the fastest, 16 GPUs, take" in none.out
+    none = cli(f"{COMPARED} -b 64 --tokens 50B --days 9 --gpus 100", fine=False)
+    assert none.code == 1
+    assert "no plan can run on 100 GPUs" in none.out
+
+
+def test_faults_of_all_that_is_asked_are_told_at_once(cli: Runner) -> None:
+    ran = cli("buy --model llama3-9b,llama3-8b --tokens x,1T,1T --days 0,3 --gpus 8,x", fine=False)
+    assert ran.code == 2
+    assert [line.split(": ")[1] for line in ran.err.splitlines() if line] == [
+        "--tokens x",
+        "--tokens 1T",
+        "--days 0",
+        "--gpus x",
+        "--model llama3-9b",
+    ]
+
+
+def test_ranges_are_read_as_their_values() -> None:
+    faults: list[str] = []
+    assert _amounts("--tokens", "1T:8T:x2, 500B", "tokens", faults) == {
+        "1T": 1e12,
+        "2T": 2e12,
+        "4T": 4e12,
+        "8T": 8e12,
+        "500B": 5e11,
+    }
+    assert _amounts("--days", "30:90:+30", "days", faults) == {"30": 30.0, "60": 60.0, "90": 90.0}
+    assert faults == []
+    assert _amounts("--days", "9,,8", "days", faults) == {"9": 9.0, "8": 8.0}
+    assert "has a comma without a value" in faults.pop()
+    assert _amounts("--days", "30:90:30,4", "days", faults) == {"4": 4.0}
+    assert "is not a range" in faults[0]
