@@ -20,7 +20,7 @@ from sweeps.errors import InputError, refuse
 from sweeps.search.answer import BETTER, RUN
 from sweeps.search.repair import MEASURES
 from sweeps.search.request import Execution, Point, pipeline_layers
-from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded, search
+from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded, recommended
 from sweeps.search.space import common_of, space_of, spaces_of
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Searched:
 
 def _best_plan(point: Point) -> Execution | None:
     try:
-        return next(iter(search(space_of(point, counted=False)).best), None)
+        return recommended(space_of(point, counted=False))
     except InputError:
         return None
 

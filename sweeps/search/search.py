@@ -119,6 +119,23 @@ def search(
     return staged.keeper.found(counts)
 
 
+def recommended(space: Space) -> Execution | None:
+    """Return the plan that a search recommends; None where none can run.
+
+    Only plans that may be it are computed whole: neither the best of each split nor the front.
+    """
+    if space.plan is None:
+        return None
+    staged = _Staged(space, _Keeper(space, space.plan, KEPT, alone=True), Counts())
+    staged.staged = is_bounded(space.plan, staged.names)
+    for group in groups_of(space):
+        staged.take(group, [block.reasons() == 0 for block in group])
+    staged.end()
+    if staged.could and not len(staged.keeper.top):
+        _unranked(space)
+    return staged.keeper.recommended()
+
+
 @frozen(slots=True)
 class Block:
     """A part of the grid under one set of labels."""
@@ -321,6 +338,7 @@ class _Staged:
         self.names = (objective.quantity, objective.second)
         self.sign = -1.0 if objective.more else 1.0
         self.staged = False
+        self.could = False  # Whether any plan can run
         self.done = np.zeros(len(space.rows), dtype=np.bool_)  # Rows of which all is known
         # Of plans that wait their rows and what no plan there is better than
         self.waiting: list[tuple[Places, Floats, Floats]] = []
@@ -356,6 +374,7 @@ class _Staged:
             can = [one.take(places, axis=first.axis) for one in can]
         for block, one in zip(group, can, strict=True):
             if one.any():
+                self.could = True
                 (self._wait if self.staged else self._compute)(block, one)
         if sum(len(rows) for rows, *_ in self.waiting) > WAITING:
             self.end()
@@ -392,7 +411,8 @@ class _Staged:
         np.minimum.at(best, split, first)
         several = min(self.keeper.top.count, len(first)) - 1
         edge = np.partition(first, several)[several]
-        chosen = np.unique(rows[first <= np.maximum(best[split], edge)])
+        edges = edge if self.keeper.alone else np.maximum(best[split], edge)
+        chosen = np.unique(rows[first <= edges])
         count, computed = np.count_nonzero(np.bincount(rows)), 0
         while len(chosen):
             computed += len(chosen)
@@ -408,10 +428,10 @@ class _Staged:
 
 
 class _Keeper:
-    """Takes in blocks, keeps the best."""
+    """Takes in blocks, keeps the best; alone: those alone of which one is recommended."""
 
-    def __init__(self, space: Space, plan: Program, keep: int) -> None:
-        self.space = space
+    def __init__(self, space: Space, plan: Program, keep: int, *, alone: bool = False) -> None:
+        self.space, self.alone = space, alone
         self.shape = plan.grid.shape
         self.top, self.front = Top(keep), Front()
         self.splits = BestOfSplits(space.rows.splits)
@@ -434,12 +454,53 @@ class _Keeper:
             places = block.places(index)
             self.splits.add(values, others_, places, split[index[self.axis]])
             self.top.add(values, others_, places)
-            self.front.add(values, others_, places)
+            if not self.alone:
+                self.front.add(values, others_, places)
 
     def may_count(self, first: Array, second: Array, best: Array) -> NDArray[np.bool_]:
         """Return which plans may be kept, by what the best of their split has."""
-        near = (first <= best) | (first <= self.top.bound) | (first <= self.front.bounds(second))
+        if self.alone:
+            edge = (
+                _edge(float(self.top.first[0]), self.space.point.objective)
+                if len(self.top)
+                else np.inf
+            )
+            near = (first <= np.minimum(best, edge)) | (first <= self.top.bound)
+        else:
+            near = (
+                (first <= best) | (first <= self.top.bound) | (first <= self.front.bounds(second))
+            )
         return np.asarray(near & (first < np.inf))
+
+    def _tied(self) -> tuple[Places, Places]:
+        """Return how many of the best and which splits' best can't be told from the best of all."""
+        top, order = self.top, self.splits.order()
+        edge = _edge(float(top.first[0]), self.space.point.objective)
+        return np.flatnonzero(top.first[:KEPT] <= edge), order[self.splits.first[order] <= edge]
+
+    def _simplest(
+        self, best: Sequence[Execution], tied: Places
+    ) -> tuple[int, tuple[Execution, ...], list[float], Places]:
+        """Return of the best plans, and of the best of splits, where the simplest is, and all."""
+        top, splits, count = self.top, self.splits, len(best)
+        known = {*top.places.tolist()}
+        more = [split for split in tied[:KEPT] if int(splits.places[split]) not in known]
+        places = np.concatenate([top.places[:count], splits.places[more]])
+        values = [*top.first[:count].tolist(), *splits.first[more].tolist()]
+        others = self._plans(splits.first[more], splits.second[more], splits.places[more])
+        each = (*best, *others)
+        place = min(range(len(each)), key=lambda at: (effort(each[at]), values[at]))
+        return place, each, values, places
+
+    def recommended(self) -> Execution | None:
+        """Return the simplest plan of those among which the model can't tell."""
+        if not len(self.top):
+            return None
+        some, tied = self._tied()
+        first, second, places = self.top.kept
+        best = self._plans(first[some], second[some], places[some])
+        place, each, *_ = self._simplest(best, tied)
+        return each[place]
 
     def found(self, counts: Counts) -> Found:
         """Return what was kept.
@@ -458,16 +519,8 @@ class _Keeper:
         )
         found = Found(self.space, counts, best, (), front, tuple(top.first.tolist()))
         if best:
-            edge = _edge(float(top.first[0]), self.space.point.objective)
-            tied = order[splits.first[order] <= edge]
-            known = {*top.places.tolist()}
-            more = [split for split in tied[:KEPT] if int(splits.places[split]) not in known]
-            count = int(np.count_nonzero(top.first[:KEPT] <= edge))
-            places = np.concatenate([top.places[:count], splits.places[more]])
-            values = [*found.values[:count], *splits.first[more].tolist()]
-            others = self._plans(splits.first[more], splits.second[more], splits.places[more])
-            each = [*best[:count], *others]
-            place = min(range(len(each)), key=lambda at: (effort(each[at]), values[at]))
+            some, tied = self._tied()
+            place, each, values, places = self._simplest(best[: len(some)], tied)
             row = np.unravel_index(places[place], self.shape)[self.axis]
             own = int(self.space.rows.split[row])
             order = np.array([own, *order[order != own]])

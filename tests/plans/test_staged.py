@@ -9,7 +9,7 @@ import pytest
 
 from sweeps.search import search as engine
 from sweeps.search.request import Execution
-from sweeps.search.search import OF_TIME, TERMS, Found, blocks_of, search
+from sweeps.search.search import OF_TIME, TERMS, Found, blocks_of, recommended, search
 from sweeps.search.space import space_of
 from tests.plans.cases import point
 
@@ -159,3 +159,18 @@ def test_plans_of_splits_are_made_when_asked_for() -> None:
     assert several[-1]["tp"] == 8.0
     assert [plan["tp"] for plan in several] == [*map(float, range(9))]
     assert made == [slice(0, 2), slice(2, 9)]
+
+
+@pytest.mark.thorough_cases(every=7)
+@pytest.mark.parametrize("seed", range(14))
+def test_what_is_recommended_alone_is_what_a_search_recommends(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    question = point(**asked(seed))
+    cut_small(monkeypatch, seed)
+    whole, alone = search(space_of(question)).best, recommended(space_of(question, counted=False))
+    assert (alone is None) == (not whole)
+    if alone is not None:
+        assert (alone.key, alone.given, alone.labels, alone.known) == (
+            (whole[0].key, whole[0].given, whole[0].labels, whole[0].known)
+        )
