@@ -189,13 +189,16 @@ class Evaluator:
         one = grid.cells == 1 and self.limits.arrays is None
         self._whole: dict[int, Any] = grid.values if one else {}
         self._kept: dict[int, Any] = {}
-        self._cells: dict[int, int] = {}
-        self._small: dict[int, bool] = {}
-        self._places: dict[int, tuple[int, ...]] = {}
+        # By the dimensions of nodes: their cells, whether these are small, their places, and where
+        # the region that was asked for last has them
+        self._cells: dict[frozenset[str], int] = {}
+        self._small: dict[frozenset[str], bool] = {}
+        self._places: dict[frozenset[str], tuple[int, ...]] = {}
+        self._wheres: dict[frozenset[str], tuple[tuple[int, int], ...]] = {}
         self._twins: Twins | None = None
         self._spares: list[Array] = []
         self._used = 0
-        self._region: Region = ()  # The last one of which parts were taken
+        self._region: Region = ()  # The one that was asked for last
         self._partly: frozenset[int] = frozenset()  # The dimensions of which it has a part
         self._reasons: dict[int, Array] = {}
         self._parts: dict[int, tuple[tuple[tuple[int, int], ...], Any]] = {}
@@ -211,13 +214,13 @@ class Evaluator:
 
     def small(self, node: Node) -> bool:
         """Return whether a node is computed once and kept, rather than again for each block."""
-        known = self._small.get(id(node))
+        known = self._small.get(node.dims)
         if known is None:
             cells, whole = self.cells(node), self.limits.whole
             known = cells <= whole or (cells <= RETURNING * whole and self._returns(node))
             # Not where another evaluator may have its value.
             known = known and (self.picked is None or self.picked.source is None)
-            self._small[id(node)] = known
+            self._small[node.dims] = known
         return known
 
     def _returns(self, node: Node) -> bool:
@@ -229,10 +232,10 @@ class Evaluator:
 
     def cells(self, node: Node) -> int:
         """Return the cells over a node's own dimensions."""
-        known = self._cells.get(id(node))
+        known = self._cells.get(node.dims)
         if known is None:
             own = node.dims - self._fixed_dims
-            known = self._cells[id(node)] = math.prod(self.sizes[dim] for dim in own)
+            known = self._cells[node.dims] = math.prod(self.sizes[dim] for dim in own)
         return known
 
     def value(self, node: Node, region: Region | None = None) -> Any:
@@ -404,21 +407,30 @@ class Evaluator:
             return xp.asarray(values)
 
     def _places_of(self, node: Node) -> tuple[int, ...]:
-        places = self._places.get(id(node))
+        places = self._places.get(node.dims)
         if places is None:
             places = tuple(sorted(self.grid.position(dim) for dim in node.dims))
-            self._places[id(node)] = places
+            self._places[node.dims] = places
         return places
 
     def _where(self, node: Node, region: Region) -> tuple[tuple[int, int], ...]:
-        return tuple([(region[p].start, region[p].stop) for p in self._places_of(node)])
+        if region is not self._region:
+            self._look_at(region)
+        where = self._wheres.get(node.dims)
+        if where is None:
+            where = tuple([(region[p].start, region[p].stop) for p in self._places_of(node)])
+            self._wheres[node.dims] = where
+        return where
+
+    def _look_at(self, region: Region) -> None:
+        ends = zip(region, self.shape, strict=True)
+        partly = (p for p, (part, size) in enumerate(ends) if part.stop - part.start < size)
+        self._region, self._partly, self._wheres = region, frozenset(partly), {}
 
     def _part(self, node: Node, whole: Any, region: Region) -> Any:
         """Return the part of a node's whole value; most nodes lie along what isn't cut."""
         if region is not self._region:
-            ends = zip(region, self.shape, strict=True)
-            partly = (p for p, (part, size) in enumerate(ends) if part.stop - part.start < size)
-            self._region, self._partly = region, frozenset(partly)
+            self._look_at(region)
         if self._partly.isdisjoint(self._places_of(node)):
             return whole
         return self._cut(whole, region)

@@ -31,6 +31,7 @@ from sweeps.display import BANDS, noun
 from sweeps.engine import validity
 from sweeps.engine.evaluate import Cuts, Evaluators, Limits, settings
 from sweeps.engine.grid import (
+    BESIDE,
     STATUS,
     Array,
     Block,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 OF_TIME = {"time", "algbw", "busbw"}
 # What published rows tell of a time.
 EXPECTED = ("time_band_low", "time_band_high", "error_band_samples")
+# Cells of a set of labels up to which a trial computes all of them.
+TRIED_CELLS = 64
 
 
 class Program:
@@ -390,7 +393,10 @@ class Program:
 
     def _trial(self, case: LabelCase, node: Node) -> Any:
         grid = self.grid
-        region = [slice(0, min(2, length)) for length in grid.shape]
+        free = [n for place, n in enumerate(grid.shape) if place not in case.fixed]
+        # Of few cells all are computed: what evaluates them has their values, then.
+        most = max(free, default=1) if math.prod(free) <= TRIED_CELLS and grid.room > 0 else 2
+        region = [slice(0, min(most, length)) for length in grid.shape]
         for position, part in case.fixed.items():
             region[position] = part
         memos: dict[frozenset[str], dict[int, Any]] = {}
@@ -398,7 +404,7 @@ class Program:
         def value(one: Node) -> Any:
             memo = memos.get(one.dims)
             if memo is None:
-                memo = memos[one.dims] = self._tried(one.dims, case.fixed)
+                memo = memos[one.dims] = self._tried(one.dims, case.fixed, most)
             known = memo.get(id(one))
             if known is None:
                 if one.given is not None:
@@ -407,17 +413,18 @@ class Program:
                 else:
                     assert one.run is not None
                     known = one.run(*[value(x) for x in one.inputs])
+                    grid.room -= BESIDE
                 memo[id(one)] = known
             return known
 
         with settings(self.grid.shape[-1]):
             return value(node)
 
-    def _tried(self, dims: frozenset[str], fixed: Mapping[int, slice]) -> dict[int, Any]:
+    def _tried(self, dims: frozenset[str], fixed: Mapping[int, slice], most: int) -> dict[int, Any]:
         """Return what trials know of nodes over some dimensions: all there is of short ones."""
         grid = self.grid
         own = {place: part for place, part in fixed.items() if grid.names[place] in dims}
-        if all(grid.sizes[dim] <= 2 or grid.position(dim) in own for dim in dims):
+        if all(grid.sizes[dim] <= most or grid.position(dim) in own for dim in dims):
             return grid.known(dims, own)
         starts = tuple((place, part.start) for place, part in own.items())
         return self._trials.setdefault(starts, {})
