@@ -20,7 +20,8 @@ from overhead.choose import best_of, keep_least
 from overhead.formula import Formula
 from overhead.frozen import frozen
 from overhead.graph import Node
-from sweeps.engine.grid import BESIDE, Array, Grid, LabelCase, Region, cut
+from sweeps.engine.folds import Folds
+from sweeps.engine.grid import BESIDE, WHOLE, Array, Grid, LabelCase, Region, cut
 from sweeps.errors import InputError, fault
 
 # Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it
@@ -172,7 +173,10 @@ class Evaluator:
         limits: Limits | None = None,
         picked: Picked | None = None,
         points: Mapping[str, Array] | None = None,
+        folds: Folds | None = None,
+        names: int = 0,
     ) -> None:
+        self.folds, self.names = folds, names  # Of what it has combinations alone, if it has
         self.grid = grid
         self.limits = limits or Limits()
         self.fixed = fixed or {}
@@ -243,6 +247,10 @@ class Evaluator:
         if node.given is not None:
             return self._part(node, self._given(node), region or self.everything)
         whole = self._whole.get(id(node))
+        if whole is None and self.folds is not None:
+            folded = self._folded(node, region, self.folds)
+            if folded is not None:
+                return folded
         if whole is None and self.small(node):
             whole = self._whole[id(node)] = self._once(node)
         if whole is not None:
@@ -260,6 +268,45 @@ class Evaluator:
             return part
         in_place = node.run is best_of and self.limits.arrays is None
         part = self._least(node, region) if in_place else self._run(node, region)
+        self._parts[id(node)] = (where, part)
+        return part
+
+    def _folded(self, node: Node, region: Region | None, folds: Folds) -> Any:
+        """Return a value that is computed for fewer combinations; None where it isn't."""
+        try:
+            fold = folds.known[id(node)]
+        except KeyError:
+            fold = folds.of(node)
+        if fold is None or fold.names == self.names:
+            return None
+        if not fold.names:
+            if not self.names:
+                return None
+            if folds.single is None:
+                folds.single = Evaluator(self.grid, self.fixed, self.limits)
+            return folds.single.value(node, region)
+        region = region or self.everything
+        where = self._where(node, region)
+        known = self._parts.get(id(node))
+        if known is not None and known[0] == where:
+            return known[1]
+        source = folds.evaluators.get(fold.names)
+        if self.sizes[folds.dim] < len(fold.rows) and not (source and id(node) in source._whole):
+            return None
+        if source is None:
+            picked = Picked(folds.dim, fold.rows)
+            source = Evaluator(self.grid, self.fixed, None, picked, None, folds, fold.names)
+            folds.evaluators[fold.names] = source
+        value = source.value(node)
+        if not isinstance(value, np.ndarray):
+            return None
+        if value.shape[folds.position] > 1:
+            places = fold.of
+            if folds.dim in self.points:
+                places = places[self.points[folds.dim]]
+            value = value.take(places[region[folds.position]], axis=folds.position)
+            region = (*region[: folds.position], WHOLE, *region[folds.position + 1 :])
+        part = cut(value, region)
         self._parts[id(node)] = (where, part)
         return part
 

@@ -243,7 +243,7 @@ def groups_of(space: Space, picked: Places | None = None) -> Iterator[list[Block
     if picked is not None:
         count, single = len(picked), int(np.searchsorted(picked, single))
         some = Picked(PLAN, picked)
-    evaluator = Evaluator(grid, here, Limits(BLOCK_CELLS, ROWS), some)
+    evaluator = Evaluator(grid, here, Limits(BLOCK_CELLS, ROWS), some, folds=space.folds)
     whole = [here.get(at, slice(0, length)) for at, length in enumerate(grid.shape)]
     for several, rows in ((False, slice(0, single)), (True, slice(single, count))):
         cases = [one for one in plan.cases if (one.labels["schedule"] in CHUNKED) == several]
@@ -369,7 +369,9 @@ class _Staged:
         if len(places) < FULL * len(some):
             source, rows = first.evaluator, first.rows[places]
             picked = Picked(PLAN, rows, source, first.inside[first.axis], places)
-            evaluator = Evaluator(source.grid, source.fixed, source.limits, picked)
+            evaluator = Evaluator(
+                source.grid, source.fixed, source.limits, picked, folds=source.folds
+            )
             group = [block.narrowed(evaluator, rows) for block in group]
             can = [one.take(places, axis=first.axis) for one in can]
         for block, one in zip(group, can, strict=True):

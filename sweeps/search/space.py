@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from overhead.dependencies import bits
 from overhead.evaluation import Evaluation
 from overhead.frozen import frozen
 from overhead.labels import CHUNKED, FOLDED, LABELS, PLAIN
+from sweeps.engine.folds import Folds
 from sweeps.engine.grid import Array, Picking, cut
 from sweeps.engine.program import Program
 from sweeps.engine.validity import DOES_NOT_FIT, training_faults
@@ -357,6 +359,8 @@ def _joined(
 MOST_CELLS = 4 * 10**9
 # The axis of splits with their chunks and micro-batches.
 PLAN = "plan"
+# Rows from which it pays to look for those that are the same to a quantity
+MANY_ROWS = 1 << 14
 IN_ROWS = (*DEGREES, "virtual_pipeline_size", "micro_batch_size")
 
 
@@ -370,6 +374,12 @@ class Space:
     plan: Program | None  # The graph on the grid of plans; None where no row is left
     limits: Limits | None  # What decides beside the model which plans count
     choices: Mapping[str, NDArray[Any]]  # What varies, and over what
+
+    @cached_property
+    def folds(self) -> Folds | None:
+        """What is computed once for many rows; None where rows are few."""
+        several = self.plan is not None and len(self.rows) > MANY_ROWS
+        return Folds(self.plan.grid, PLAN) if several and self.plan else None
 
     @property
     def ways(self) -> int:
