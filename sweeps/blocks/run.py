@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from overhead.arrays import NAMESPACES
 from sweeps.blocks.estimate import (
     BLOCK_BYTES,
     BLOCK_SECONDS,
@@ -41,6 +42,7 @@ from sweeps.blocks.work import (
     Chunks,
     Recipe,
     Work,
+    at_hand,
     compute_block,
     gather_store,
     keep_freed,
@@ -87,9 +89,10 @@ def processes(count: int) -> Pool:
         missing = set(assignment.missing)
         for _ in range(MOST_DEATHS):
             try:
-                for index in _computed(task, sorted(missing), count):
-                    missing.discard(index)
-                    yield index
+                with at_hand(assignment.work, task[1]):
+                    for index in _computed(task, sorted(missing), count):
+                        missing.discard(index)
+                        yield index
             except BrokenProcessPool:
                 continue
             return
@@ -103,7 +106,7 @@ def _computed(task: tuple[str, str, str], blocks: list[int], count: int) -> Iter
     folder, digest, output = task
     waiting = iter(blocks)
     executor = ProcessPoolExecutor(
-        min(count, len(blocks)), get_context("spawn"), initializer=_begin, initargs=(sys.path,)
+        min(count, len(blocks)), get_context(_start()), initializer=_begin, initargs=(sys.path,)
     )
     running: set[Future[tuple[int, int]]] = set()
     try:
@@ -118,6 +121,15 @@ def _computed(task: tuple[str, str, str], blocks: list[int], count: int) -> Iter
     finally:
         # Ctrl-C isn't for the processes: those blocks that they have begun become files.
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _start() -> str:
+    """Return how processes start: as copies, with all that is compiled, where these are sound.
+
+    Locks that other threads hold stay locked in a copy, and a GPU's library works in none.
+    """
+    alone = threading.active_count() == 1 and sys.modules.keys().isdisjoint(NAMESPACES)
+    return "fork" if alone and sys.platform == "linux" else "spawn"
 
 
 def _begin(path: list[str]) -> None:

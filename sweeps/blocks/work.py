@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import math
@@ -355,6 +356,17 @@ def merge_bounds(chunks: Chunks, records: Sequence[Record]) -> None:
 
 
 _HERE = threading.local()
+
+
+@contextlib.contextmanager
+def at_hand(work: Work, digest: str) -> Iterator[None]:
+    """Keep the work of a recipe for this thread, and for copies of this process."""
+    keep_freed()
+    _HERE.digest, _HERE.work = digest, work
+    try:
+        yield
+    finally:
+        _HERE.digest, _HERE.work = None, None
 
 
 def compute_block(folder: str, digest: str, index: int, output: str) -> tuple[int, int]:

@@ -66,14 +66,29 @@ def hold(output: Path) -> Iterator[bool]:
     """
     path = lock_of(output)
     descriptor, lock = _take(path, output)
+    _HELD.add(descriptor)
     try:
         yield lock
     finally:
+        _HELD.discard(descriptor)
         # Unlinked while still locked: whoever waits on the old file finds out and starts afresh.
         if lock:
             with contextlib.suppress(OSError):
                 path.unlink()
         os.close(descriptor)
+
+
+_HELD: set[int] = set()
+
+
+def _let_go() -> None:
+    """Close the locks in a copy of the process: they are dropped when their holder dies."""
+    for descriptor in _HELD:
+        os.close(descriptor)
+    _HELD.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _take(path: Path, output: Path) -> tuple[int, bool]:

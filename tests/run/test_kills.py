@@ -13,7 +13,9 @@ import pytest
 
 from sweeps.blocks.folder import Folder
 from sweeps.blocks.work import recipe_of
+from sweeps.errors import RunError
 from sweeps.store.netcdf import verify
+from sweeps.store.publish import hold
 from tests.run.sweep import HANG_SECONDS, SMALL_CUT, child, names, small
 from tests.tables import examples
 
@@ -209,6 +211,36 @@ def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) 
     one.kill()
     # The processes have the same standard output: it ends when the last of them has ended.
     one.communicate(timeout=HANG_SECONDS)
+
+
+# A process whose copy lives on: it tells the copy's number while it holds a lock, and waits.
+COPIED = """
+import os, sys
+from pathlib import Path
+from sweeps.store.publish import hold
+
+with hold(Path(sys.argv[1])):
+    process = os.fork()
+    if process:
+        print(process, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_lock_is_dropped_with_its_holder_and_not_with_a_copy_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.nc"
+    with child(COPIED, str(path)) as one:
+        assert one.stdout is not None
+        process = int(one.stdout.readline())
+        with pytest.raises(RunError, match="being written by another run"), hold(path):
+            pass
+        one.kill()
+        one.wait()
+        try:
+            with hold(path) as lock:
+                assert lock
+        finally:
+            os.kill(process, signal.SIGKILL)
 
 
 def test_a_recipe_says_whose_block_it_is() -> None:

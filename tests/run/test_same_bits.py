@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -63,6 +65,29 @@ def counted(pool: Pool, computed: list[int]) -> Pool:
             yield index
 
     return counting
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_however_processes_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    monkeypatch.setattr(processes_module, "_start", lambda: start)
+    run_in_blocks(large(), tmp_path / "x.nc", Cut(Limits(block=64), 7), pool=processes(2))
+    assert (tmp_path / "x.nc").read_bytes() == whole(large)
+
+
+def test_processes_are_copies_where_that_is_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(threads: int, platform: str, *modules: str) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading, "active_count", lambda: threads)
+            patch.setattr(sys, "platform", platform)
+            patch.setattr(sys, "modules", dict.fromkeys(("numpy", *modules)))
+            return processes_module._start()
+
+    assert started(1, "linux") == "fork"
+    for other in ((2, "linux"), (1, "darwin"), (1, "linux", "torch"), (1, "linux", "jax")):
+        assert started(*other) == "spawn", other
 
 
 class Stop(Exception):
