@@ -75,8 +75,9 @@ class Grid:
             return
         shape = [1] * len(self.shape)
         shape[position] = len(values)
-        # A copy: reversed or strided columns would give other bits than contiguous ones.
-        self.columns[name] = np.array(values, dtype=np.float64, order="C").reshape(shape)
+        # Reversed or strided columns would give other bits; what may change is copied.
+        made = np.array if values.flags.writeable else np.asarray
+        self.columns[name] = made(values, dtype=np.float64, order="C").reshape(shape)
         self.dims[name] = frozenset({dim})
 
     @property

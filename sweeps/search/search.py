@@ -102,6 +102,20 @@ def search(
         return Found(space, counts, (), (), ())
     staged = _Staged(space, _Keeper(space, space.plan, max(keep, KEPT)), counts)
     staged.trial()
+    _look_at_all(space, staged, counts, progress)
+    staged.end()
+    if counts.feasible and not len(staged.keeper.top):
+        _unranked(space)
+    return staged.keeper.found(counts)
+
+
+def _look_at_all(
+    space: Space,
+    staged: _Staged,
+    counts: Counts,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Count every plan and take it in; what was computed for it is let go of."""
     for group in groups_of(space):
         can = []
         for block in group:
@@ -113,10 +127,6 @@ def search(
         staged.take(group, can)
         if progress is not None:
             progress(counts.evaluated, len(space.rows) * space.ways)
-    staged.end()
-    if counts.feasible and not len(staged.keeper.top):
-        _unranked(space)
-    return staged.keeper.found(counts)
 
 
 def recommended(space: Space) -> Execution | None:
@@ -239,18 +249,18 @@ def groups_of(space: Space, picked: Places | None = None) -> Iterator[list[Block
     grid = plan.grid
     here = {grid.position(axis.name): slice(0, 1) for axis in plan.switching}
     place = grid.position(PLAN)
-    count, single, some = len(space.rows), space.rows.single, None
+    count, single, some, most = len(space.rows), space.rows.single, None, ROWS
     if picked is not None:
         count, single = len(picked), int(np.searchsorted(picked, single))
-        some = Picked(PLAN, picked)
+        some, most = Picked(PLAN, picked), ROWS // 2
     evaluator = Evaluator(grid, here, Limits(BLOCK_CELLS, ROWS), some, folds=space.folds)
     whole = [here.get(at, slice(0, length)) for at, length in enumerate(grid.shape)]
     for several, rows in ((False, slice(0, single)), (True, slice(single, count))):
         cases = [one for one in plan.cases if (one.labels["schedule"] in CHUNKED) == several]
         if rows.start == rows.stop or not cases:
             continue
-        for first in range(rows.start, rows.stop, ROWS):
-            whole[place] = slice(first, min(first + ROWS, rows.stop))
+        for first in range(rows.start, rows.stop, most):
+            whole[place] = slice(first, min(first + most, rows.stop))
             group: list[Block] = []
             for part in Cuts([own.stop - own.start for own in whole], BLOCK_CELLS):
                 inside = [
@@ -408,13 +418,7 @@ class _Staged:
         self.waiting = []
         if not len(rows):
             return
-        split = self.space.rows.split[rows]
-        best = np.full(self.space.rows.splits, np.inf)
-        np.minimum.at(best, split, first)
-        several = min(self.keeper.top.count, len(first)) - 1
-        edge = np.partition(first, several)[several]
-        edges = edge if self.keeper.alone else np.maximum(best[split], edge)
-        chosen = np.unique(rows[first <= edges])
+        chosen = self._promising(rows, first)
         count, computed = np.count_nonzero(np.bincount(rows)), 0
         while len(chosen):
             computed += len(chosen)
@@ -427,6 +431,16 @@ class _Staged:
             nearest = rows[np.argsort(first, kind="stable")]
             chosen = np.sort(nearest[np.sort(np.unique(nearest, return_index=True)[1])[:ROWS]])
         self.staged = self.staged and bool(computed <= PAYS * count)
+
+    def _promising(self, rows: Places, first: Floats) -> Places:
+        """Return the rows whose least is that of their split, or among the least of all."""
+        split = self.space.rows.split[rows]
+        best = np.full(self.space.rows.splits, np.inf)
+        np.minimum.at(best, split, first)
+        several = min(self.keeper.top.count, len(first)) - 1
+        edge = np.partition(first, several)[several]
+        edges = edge if self.keeper.alone else np.maximum(best[split], edge)
+        return np.unique(rows[first <= edges])
 
 
 class _Keeper:

@@ -350,6 +350,8 @@ def _joined(
         return {}, np.empty(0, dtype=np.int64)
     names = parts[0][0]
     columns = {name: np.concatenate([part[name] for part, _ in parts]) for name in names}
+    for values in columns.values():
+        values.flags.writeable = False  # Grids share them
     return columns, np.concatenate([split for _, split in parts])
 
 
