@@ -628,6 +628,7 @@ class Step(CommonStep, total=False):
     attention_backward_efficiency: Values
     unfused_efficiency: Values
     grouped_matmul_rate_ratio: Values
+    grouped_exposed_fraction: Values
     unsplit_matmul_rate_ratio: Values
     tile_quantization_loss: Values
     linear_attention_scan_rate: Values

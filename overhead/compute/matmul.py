@@ -85,9 +85,13 @@ def matmul_time(
 
 
 @formula(
-    source=quantities.MEASURED,
-    where="its form for one product, with one floor for all",
-    assumes=("the groups are equal and fill the GPU together", PADDED),
+    source=quantities.KERNELS,
+    where="its grouped products; of one product the form is that of matmul_time",
+    assumes=(
+        "the groups are equal and fill the GPU together",
+        "compute of some groups overlaps with memory time of others, in part",
+        PADDED,
+    ),
 )
 def grouped_matmul_time(
     matmul_groups,
@@ -102,12 +106,14 @@ def grouped_matmul_time(
     activation_bytes,
     memory_efficiency,
     memory_bandwidth,
+    grouped_exposed_fraction,
 ):
     """Time of equal GEMMs in one grouped GEMM: one minimum time, and the work of each."""
     taken = (matmul_m, matmul_n, matmul_k, matmul_input_bytes, activation_bytes)
     operations = _operations(*taken)
-    each = operations / (matmul_efficiency * peak_measured_matmul_flops)
-    each = each + _moved(*taken) / (memory_efficiency * memory_bandwidth)
+    worked = operations / (matmul_efficiency * peak_measured_matmul_flops)
+    moved = _moved(*taken) / (memory_efficiency * memory_bandwidth)
+    each = xp.maximum(worked, moved) + grouped_exposed_fraction * xp.minimum(worked, moved)
     time = matmul_min_time + matmul_time_per_k * matmul_k + matmul_groups * each
     return xp.where(matmul_groups * operations > 0.0, time, 0.0)
 

@@ -254,6 +254,7 @@ _FIGURES: dict[str, Entry] = {
         *map(
             _share, ("eager_launch_fraction", "exposed_launch_fraction", "sharding_copy_efficiency")
         ),
+        _share("grouped_exposed_fraction"),
         _number("bf16_layers"),
         *map(_share, ("bf16_attention", "bf16_experts")),
         *(

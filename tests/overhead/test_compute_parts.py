@@ -22,7 +22,7 @@ WAYS = ("forward", "backward")
 PRODUCT = keyed(
     "matmul_min_time=5e-6 matmul_time_per_k=1e-9 matmul_efficiency=0.5 "
     "peak_measured_matmul_flops=1e14 matmul_input_bytes=1 activation_bytes=2 memory_efficiency=0.5 "
-    "memory_bandwidth=1e12"
+    "memory_bandwidth=1e12 grouped_exposed_fraction=1"
 )
 
 
@@ -72,6 +72,9 @@ def test_a_group_of_products_has_one_floor() -> None:
     start = 5e-6 + 300e-9
     grouped = product(100, 200, 300, matmul_groups=8)
     assert grouped == pytest.approx(start + 8 * (one - start), rel=1e-12)
+    moved = (100 * 300 + 300 * 200 + 2 * 100 * 200) / 5e11  # Shorter than the time of operations
+    hidden = product(100, 200, 300, matmul_groups=8, grouped_exposed_fraction=0.25)
+    assert hidden == pytest.approx(grouped - 8 * 0.75 * moved, rel=1e-12)
 
 
 @pytest.mark.parametrize(

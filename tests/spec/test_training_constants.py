@@ -43,6 +43,7 @@ EVERY = set(
         "idle_power_fraction gpu_hour_price sms tile_quantization_loss output_matmul_flops "
         "host_bandwidth host_update_bandwidth host_memory_capacity attention_speedup "
         "weight_copy_bytes tp_gather_byte_ratio grouped_matmul_rate_ratio bf16_layers "
+        "grouped_exposed_fraction "
         "bf16_attention bf16_experts attention_tile eager_launch_fraction expert_casts "
         "unsharded_in_pipeline placeholder_bytes early_stop gradient_accumulation_fusion "
         "sharding_copy_efficiency"
