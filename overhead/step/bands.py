@@ -58,6 +58,7 @@ def wide_classes(
     uncalibrated_device: Array,
     given_options: Array,
     unknown_slowdown: Array,
+    expert_load_imbalance: Array,
 ) -> Classes:
     """Return the classes of runs that few published ones are like."""
     routed = experts > 0.0
@@ -69,8 +70,10 @@ def wide_classes(
         | (attention_layer_fraction - indexer_fraction < 1.0)
     )
     limited = unknown_slowdown > 0.0
+    # Runs to compare with force their routing even.
+    unequal = expert_load_imbalance > 1.0
     return [
-        ("far", unknown | (routed & (elsewhere | limited))),
+        ("far", unknown | (routed & (elsewhere | limited | unequal))),
         ("limited", limited),
         ("experts_bare", routed & (given_options == 0.0)),
         ("few_runs", few),
@@ -90,12 +93,14 @@ def step_classes(
     unknown_settings: Array,
     given_options: Array,
     unknown_slowdown: Array,
+    expert_load_imbalance: Array,
 ) -> Classes:
     """Return the classes of a step's time."""
     routed = experts > 0.0
     known = experts, cp, indexer_fraction, attention_layer_fraction, device_kind, software_kind
+    told = given_options, unknown_slowdown, expert_load_imbalance
     return [
-        *wide_classes(*known, uncalibrated_device, given_options, unknown_slowdown),
+        *wide_classes(*known, uncalibrated_device, *told),
         ("experts", routed),
         *dense_classes(world_size, gpus_per_node, software_kind, device_kind, unknown_settings),
     ]
@@ -111,10 +116,12 @@ def adapter_classes(
     uncalibrated_device: Array,
     given_options: Array,
     unknown_slowdown: Array,
+    expert_load_imbalance: Array,
 ) -> Classes:
     """Return the classes of a step's time with adapters beside frozen weights."""
     known = experts, cp, indexer_fraction, attention_layer_fraction, device_kind, software_kind
-    wide = wide_classes(*known, uncalibrated_device, given_options, unknown_slowdown)
+    told = given_options, unknown_slowdown, expert_load_imbalance
+    wide = wide_classes(*known, uncalibrated_device, *told)
     return [*wide, ("adapters", True)]
 
 
@@ -202,6 +209,7 @@ STEP_INPUTS: tuple[str, ...] = (
     "unknown_settings",
     "given_options",
     "unknown_slowdown",
+    "expert_load_imbalance",
 )
 ADAPTED_INPUTS = (
     "experts",
@@ -213,6 +221,7 @@ ADAPTED_INPUTS = (
     "uncalibrated_device",
     "given_options",
     "unknown_slowdown",
+    "expert_load_imbalance",
 )
 # Of Megatron-LM's hybrid optimizer runs are known, of states by others none.
 OFFLOADED = {"updating": "host", "host_states": "zero_offload|fsdp_offload"}

@@ -24,6 +24,7 @@ USUAL = {
     "unknown_settings": 1.0,
     "given_options": 0.0,
     "unknown_slowdown": 0.0,
+    "expert_load_imbalance": 1.0,
 }
 Kernel = Callable[..., np.ndarray]
 NAMES = (
@@ -63,6 +64,8 @@ def class_of(classes: Callable[..., bands.Classes], **given: float) -> str:
         ({"experts": 1.0}, "experts_bare"),
         ({"experts": 1.0, "given_options": 1.0}, "experts"),
         ({"experts": 1.0, "unknown_slowdown": 0.5}, "far"),
+        ({"experts": 1.0, "given_options": 1.0, "expert_load_imbalance": 1.1}, "far"),
+        ({"expert_load_imbalance": 1.1}, "megatron_nodes"),
         ({"experts": 1.0, "device_kind": bands.TPU}, "far"),
         ({"experts": 1.0, "software_kind": bands.TORCH_FSDP}, "far"),
     ],
