@@ -51,6 +51,7 @@ WHY = {
 }
 # Stronger reasons: a plan of their own that is faster, and what can't be told apart.
 ANOTHER = "another of theirs is faster"
+REPLACED = "another of theirs is faster, with other options"
 KEPT = "theirs is kept from where it is best"
 SIZED = "theirs is kept from another number of GPUs or batch"
 WITHIN = "the loss is within our error for such a step"
@@ -323,10 +324,11 @@ def explained(experts: Sequence[Expert], bound: float = NEAR) -> list[Expert]:
     """Return plans with why they lose more than the bound.
 
     The strongest reason is told: that they measured another plan of theirs to be faster, which our
-    model has faster, too; that no plan with their room for uneven experts is that much better; that
-    the same plan is theirs on another machine, or in another precision, and there among the best;
-    that the loss is within the error of a predicted step; that the same plan is theirs with more
-    GPUs or another batch, where its loss is within that error; else the term.
+    model has faster, too, with the same options of the software or with others; that no plan with
+    their room for uneven experts is that much better; that the same plan is theirs on another
+    machine, or in another precision, and there among the best; that the loss is within the error of
+    a predicted step; that the same plan is theirs with more GPUs or another batch, where its loss
+    is within that error; else the term.
     """
     return [
         replace(expert, why=_why(expert, experts, bound)) if expert.loss > bound else expert
@@ -337,19 +339,17 @@ def explained(experts: Sequence[Expert], bound: float = NEAR) -> list[Expert]:
 def _why(one: Expert, experts: Sequence[Expert], bound: float) -> str:
     reasons = []
     for other in experts:
-        if _question(other) == _question(one) and math.isfinite(other.case.measured):
+        same = _question(other) == _question(one)
+        replaced = _software(other) == _software(one) and not _alike(one, other)
+        if (same or replaced) and math.isfinite(other.case.measured):
             ours = _rate(other, other.step_time) / _rate(one, one.step_time) - 1.0
             theirs = _rate(other, other.case.measured) / _rate(one, one.case.measured) - 1.0
             if ours > NEAR and theirs > NEAR:
-                reasons.append(
-                    (
-                        theirs,
-                        f"{ANOTHER}: {other.case.name}, {ours:+.0%} by our model"
-                        f" and {theirs:+.0%} measured, tokens a second",
-                    )
-                )
+                text = f"{other.case.name}, {ours:+.0%} by our model and {theirs:+.0%} measured"
+                reasons.append((same, theirs, text))
     if reasons:
-        return max(reasons)[1]
+        same, _, text = max(reasons)
+        return f"{ANOTHER if same else REPLACED}: {text}, tokens a second"
     theirs, ours = one.uneven
     if theirs <= one.capacity < ours and one.step_time <= (1.0 + bound) * one.roomy_time:
         sizes = (f"{1e-9 * size:.4g}" for size in (ours, one.capacity, theirs))
@@ -404,6 +404,12 @@ def _question(one: Expert) -> tuple[object, ...]:
     model = one.case.model.split(" ")[0].replace("_", "-")
     named = (labels[name] for name in ("hardware", "framework", "precision"))
     return (model, *named, one.case.numbers["sequence_length"])
+
+
+def _software(one: Expert) -> tuple[object, ...]:
+    """Return what plans of several releases share: the question, without the software's options."""
+    model, machine, framework, *others = _question(one)
+    return (model, machine, str(framework).split("+")[0], *others)
 
 
 def _rate(one: Expert, time: float) -> float:
@@ -477,6 +483,7 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
         "below 0: the search doesn't try such a plan, or theirs fills more of the memory than "
         f"{DEFAULT_THRESHOLD:.0%}"
     )
+    yield from _rooms(experts, bound)
     yield from _reasons(experts, bound)
     lost = sorted(
         (expert for expert in experts if not expert.loss <= bound or not expert.fits),
@@ -486,6 +493,18 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
         yield from _lines(one)
     if len(lost) > MOST and not every:
         yield f"{len(lost) - MOST} more: --verbose tells them"
+
+
+def _rooms(experts: Sequence[Expert], bound: float) -> Iterator[str]:
+    """Yield how many plans have room for uneven experts, and how near our best with that room."""
+    known = [one for one in experts if math.isfinite(one.uneven[0])]
+    if known:
+        roomy = sum(one.uneven[0] <= one.capacity for one in known) / len(known)
+        near = sum(one.step_time <= (1.0 + bound) * one.roomy_time for one in known) / len(known)
+        yield (
+            f"{roomy:.0%} of those with experts have room for {UNEVEN} times the mean on a GPU; "
+            f"{near:.0%} are within {bound:.0%} of our best that has it, too"
+        )
 
 
 def _reasons(experts: Sequence[Expert], bound: float) -> Iterator[str]:

@@ -169,6 +169,14 @@ def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
     result = "another of theirs is faster: other, +100% by our model and +100% measured"
     assert first.why == f"{result}, tokens a second"
     assert "another" not in second.why
+    # One with other options of the software counts where it is another plan.
+    options = {**other.labels, "framework": "megatron-lm+ep_overlap"}
+    recent = replace(faster, case=replace(other, labels=options))
+    assert "another" not in explained([cut, recent])[0].why
+    numbers = {**other.numbers, "micro_batch_size": 2.0 * other.numbers["micro_batch_size"]}
+    changed = replace(recent, case=replace(recent.case, numbers=numbers))
+    why = explained([cut, changed])[0].why
+    assert why == f"{result.replace(':', ', with other options:')}, tokens a second"
     # No reason if our model has it slower than it was.
     slower = explained([cut, replace(faster, step_time=2.0 * cut.step_time)])[0]
     assert "another" not in slower.why
@@ -183,6 +191,8 @@ def test_uneven_experts_take_more_memory() -> None:
     assert one.ours is not None
     # Our best with room for them is slower than our best, and still faster than theirs.
     assert one.best_time < one.roomy_time < one.step_time
+    text = "100% of those with experts have room for 1.7 times the mean on a GPU; 0% are within 3%"
+    assert any(line.startswith(text) for line in choice_lines([one], 0.03, every=False))
 
 
 def test_a_plan_that_can_t_be_says_why(own: dict[str, Expert]) -> None:
