@@ -11,7 +11,7 @@ from overhead.quantity import Array
 from overhead.shipped import error_bands
 
 NVIDIA, TPU, OTHER_DEVICES = 0.0, 1.0, 2.0
-MEGATRON, TORCH_FSDP, OTHER_SOFTWARE = 0.0, 1.0, 2.0
+MEGATRON, TORCH_FSDP, OTHER_SOFTWARE, EAGER_FSDP = 0.0, 1.0, 2.0, 3.0
 # From so many ranks of context on few runs are known.
 FEW_RANKS = 4.0
 # A machine that computes more slowly is limited, whatever limits it.
@@ -38,10 +38,12 @@ def dense_classes(
     """Return the classes of models without experts."""
     several = world_size > gpus_per_node
     megatron = software_kind == MEGATRON
+    told = megatron & (unknown_settings == 0.0)
     return [
         ("tpu", device_kind == TPU),
-        ("megatron_nodes_told", megatron & several & (unknown_settings == 0.0)),
+        ("megatron_nodes_told", told & several),
         ("megatron_nodes", megatron & several),
+        ("megatron_node_told", told),
         ("megatron_node", megatron),
         ("other_nodes", several),
         ("other_node", True),
@@ -141,6 +143,7 @@ def memory_classes(software_kind: Array) -> Classes:
     return [
         ("megatron", software_kind == MEGATRON),
         ("torch_fsdp", software_kind == TORCH_FSDP),
+        ("torch_eager", software_kind == EAGER_FSDP),
         ("others", True),
     ]
 

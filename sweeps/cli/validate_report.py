@@ -78,7 +78,10 @@ def training_lines(
     yield from _class_table(records, outside)
     yield ""
     yield from wrapped(_verdict(measured, bound))
-    yield from wrapped(_worst(measured))
+    if any(measured.values()):
+        yield from wrapped(f"Worst sources: {_worst(measured)}")
+    if any(outside.values()):
+        yield from wrapped(f"Worst sources outside the fit: {_worst(outside)}; all: --show sources")
     yield from _notes(records, measured, skipped)
     yield from _assumed_line(records)
     bodies: dict[str, Body] = {
@@ -117,10 +120,11 @@ def _class_table(
     """Yield the errors of sources outside the fit, and of the classes that matter most."""
     heads = ("runs", "MAPE", "median", "P90", "bias", "held out", "inside")
     table = [["Errors (%)", *heads]]
-    table += [["Sources outside the fit: step time"]] if any(outside.values()) else []
+    table += [["Outside the fit: step time"]] if any(outside.values()) else []
+    few = len({run.case.source for run in outside["step_time"]}) <= MOST
     for kind, runs in outside.items():
-        scores = scores_by(runs, "source" if kind == "step_time" else "class")
-        table += [_class_row(name, one) for name, one in scores.items()]
+        by = ("source" if few else "sort") if kind == "step_time" else "class"
+        table += [_class_row(name, one) for name, one in scores_by(runs, by).items()]
     for kind, words in WORDS.items():
         scores = scores_by(_measured(records, kind), "class")
         chosen = [name for name in FIRST[kind] if name in scores]
@@ -166,7 +170,7 @@ def _worst(measured: Mapping[str, Sequence[Record]]) -> str:
         f"{name} ({_runs(rows)}, {percent(mape)})"
         for mape, name, rows in sorted(found, reverse=True)[:NAMED]
     ]
-    return f"Worst sources: {', '.join(texts)}"
+    return ", ".join(texts)
 
 
 # What was in sight when the bands were chosen.

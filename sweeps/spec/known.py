@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Container
 
 from overhead.shipped import error_bands
-from overhead.step.bands import MEGATRON, NVIDIA, OTHER_DEVICES, OTHER_SOFTWARE, TORCH_FSDP, TPU
+from overhead.step.bands import (
+    EAGER_FSDP,
+    MEGATRON,
+    NVIDIA,
+    OTHER_DEVICES,
+    OTHER_SOFTWARE,
+    TORCH_FSDP,
+    TPU,
+)
 from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
 from sweeps.spec.framework import BROUGHT, TEXTBOOK, figure_for
 from sweeps.spec.machine import Machine, rates_of
@@ -47,7 +55,7 @@ def known_of_run(
     said = (
         f"{preset} is a preset" if preset else f"{framework} has {'options' if options else 'none'}"
     )
-    kind = software_kind(name)
+    kind = software_kind(name, options)
     found = {
         "software_kind": Origin(kind, SPECIFICATION, f"what {name} is"),
         "given_options": Origin(float(bool(options or preset)), SPECIFICATION, said),
@@ -60,12 +68,14 @@ def known_of_run(
     return found
 
 
-def software_kind(name: str) -> float:
-    """Return of which kind software is, without its options."""
+def software_kind(name: str, options: Container[str]) -> float:
+    """Return of which kind software with some of its options is."""
     known = error_bands()["frameworks"]
     if name in known["megatron"]:
         return MEGATRON
-    return TORCH_FSDP if name in known["torch_fsdp"] else OTHER_SOFTWARE
+    if name not in known["torch_fsdp"]:
+        return OTHER_SOFTWARE
+    return EAGER_FSDP if known["eager"] in options else TORCH_FSDP
 
 
 def device_kind(machine: Machine) -> float:

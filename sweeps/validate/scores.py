@@ -157,10 +157,11 @@ def _sizes(errors: Sequence[float]) -> tuple[float, float]:
 
 
 def scores_by(records: Iterable[Record], by: str) -> dict[str, Score]:
-    """Gather errors by class, of which a row has several, or by source."""
+    """Gather errors by class, of which a row has several, by source, or by what trained."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        for key in record.case.classes if by == "class" else (record.case.source,):
+        case = record.case
+        for key in case.classes if by == "class" else (getattr(case, by),):
             groups.setdefault(key, []).append(record)
     return {key: score(groups[key]) for key in sorted(groups)}
 

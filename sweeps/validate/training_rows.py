@@ -53,6 +53,8 @@ PLAN = "plan"
 FORMULAS, SIMULATED = "published formulas", "probably simulated"
 # The class of runs to whose source nothing was fitted.
 OUTSIDE = "sources outside the fit"
+# What trained, where it isn't a dense model.
+LORA, MOE = "LoRA", "MoE"
 GIB = 2.0**30
 ALL = "all measured"
 # Columns of words of which a rule has to understand what they say.
@@ -86,19 +88,28 @@ class Case:
         """The classes that its error counts in: its own, and those of all runs alike."""
         if not self.is_measured or self.group == OUTSIDE:
             return (self.group,)
-        if "lora_rank" in self.numbers:
+        if self.sort == LORA:
             return (self.group,)
         known = "settings assumed" if self.assumed else "settings known"
         if self.kind == "memory":
             return (self.group, f"memory, {known}", ALL)
-        numbers = self.numbers
-        if numbers.get("experts", 0.0) > 0.0:
+        if self.sort == MOE:
             return (self.group, f"MoE, {known}", ALL)
+        sharded = self.numbers.get("zero_stage", 0.0) >= 3.0
+        weights = ("dense, sharded weights",) if sharded else ()
+        return (self.group, *weights, self.sort, f"dense, {known}", "dense, all", ALL)
+
+    @property
+    def sort(self) -> str:
+        """What trained: adapters, experts, or a dense model inside a node or over several."""
+        numbers = self.numbers
+        if "lora_rank" in numbers:
+            return LORA
+        if numbers.get("experts", 0.0) > 0.0:
+            return MOE
         gpus = math.prod(numbers[name] for name in ("tp", "cp", "pp", "dp"))
         several = gpus > numbers.get("gpus_per_node", 1.0)
-        sharded = ("dense, sharded weights",) if numbers.get("zero_stage", 0.0) >= 3.0 else ()
-        nodes = "dense, several nodes" if several else "dense, one node"
-        return (self.group, *sharded, nodes, f"dense, {known}", "dense, all", ALL)
+        return "dense, several nodes" if several else "dense, one node"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ USUAL = {
 Kernel = Callable[..., np.ndarray]
 NAMES = (
     *("far", "limited", "experts_bare", "few_runs", "experts", "tpu", "megatron_nodes_told"),
-    *("megatron_nodes", "megatron_node", "other_nodes", "other_node", "adapters"),
+    *("megatron_nodes", "megatron_node_told", "megatron_node", "other_nodes", "other_node"),
+    "adapters",
 )
 
 
@@ -48,7 +49,7 @@ def class_of(classes: Callable[..., bands.Classes], **given: float) -> str:
         ({}, "megatron_nodes"),
         ({"unknown_settings": 0.0}, "megatron_nodes_told"),
         ({"world_size": 8.0}, "megatron_node"),
-        ({"world_size": 8.0, "unknown_settings": 0.0}, "megatron_node"),
+        ({"world_size": 8.0, "unknown_settings": 0.0}, "megatron_node_told"),
         ({"software_kind": bands.TORCH_FSDP}, "other_nodes"),
         ({"software_kind": bands.TORCH_FSDP, "unknown_settings": 0.0}, "other_nodes"),
         ({"software_kind": bands.TORCH_FSDP, "world_size": 8.0}, "other_node"),
@@ -91,10 +92,11 @@ def test_adapters_and_states_in_host_memory() -> None:
         (bands.MEGATRON, "megatron"),
         (bands.TORCH_FSDP, "torch_fsdp"),
         (bands.OTHER_SOFTWARE, "others"),
+        (bands.EAGER_FSDP, "torch_eager"),
     ],
 )
 def test_the_class_of_memory(kind: float, name: str) -> None:
-    values = {"megatron": 1.0, "torch_fsdp": 2.0, "others": 3.0}
+    values = {"megatron": 1.0, "torch_fsdp": 2.0, "others": 3.0, "torch_eager": 4.0}
     assert bands._chosen(bands.memory_classes(np.asarray(kind)), values) == values[name]
 
 

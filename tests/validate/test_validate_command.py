@@ -300,7 +300,8 @@ def test_sources_outside_the_fit_come_first_and_by_themselves(cli: Runner) -> No
     text = cli("validate").out
     first = text.splitlines()[0]
     assert re.match(r"Outside the fit, step time: \d+ runs, \d+ % in the band", first)
-    assert "mcore_moe_recipes" in text.partition("Step time, by class")[0]
+    assert "dense, several nodes" in text.partition("Step time, by class")[0]
+    assert "mcore_moe_recipes" in cli("validate --show sources").out
     fitted = {source for _, source, _ in left_out_errors()}
     rows = read_runs(find_runs("outside-fit")).runs
     assert not fitted & {run.source for run in rows}
