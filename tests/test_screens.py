@@ -232,6 +232,7 @@ def test_a_sweeps_table_begins_with_what_it_says(cli: Runner, tmp_path: Path) ->
         ("context", "Attention: 55 of 107 rows are within 10 %"),
         ("userbuffers", "Userbuffers: 95 % of 88 layers of NVIDIA's presets are within 2 %"),
         ("nccl-collectives", "Collectives: median error 6.1 % over 37 groups; 25 of 37 within 10"),
+        ("outside-collectives", "Collectives: median error 10 % over 9 groups; 4 of 9 within 10 %"),
     ],
 )
 def test_every_table_of_validate_begins_with_its_result(
@@ -270,7 +271,7 @@ def test_an_analysis_is_one_screen(cli: Runner, narrow: pytest.MonkeyPatch, line
     "hops", "tune --model Qwen/Qwen3-32B --max-tp-size 4",
     "buy --model llama3-70b --tokens 15T --days 30 --global-batch-size 16M --price 2.5",
     "validate", "validate memory", "validate running", "validate context",
-    "validate nccl-collectives", "validate userbuffers",
+    "validate nccl-collectives", "validate outside-collectives", "validate userbuffers",
     *(f"trace {TRACES / name}.json.gz" for name in ("control", "nccl_data", "sampled_rank-0")),
     *(f"calibrate {TRACES.parent / 'logs' / name}" for name in ("rccl-mi300x.log", "usual.csv")),
     "catalog", "catalog dgx-h100", "catalog megatron-lm", "catalog llama3-70b", "list",

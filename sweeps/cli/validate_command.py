@@ -83,15 +83,16 @@ def command(tables: tuple[str, ...], **given: Unpack[Given]) -> int:
     """Compare predictions with published measurements of training runs.
 
     TABLE is a path, or the name of a table that is shipped: training, memory, outside-fit (sources
-    that no constant was fitted to; these three by default), nccl-collectives, running (failures,
-    spare nodes, goodput, node power), context (attention with context parallelism: all-to-all,
-    ring, both), userbuffers (NVIDIA's settings of TP overlap compared with ours).
+    that no constant was fitted to; these three by default), nccl-collectives, outside-collectives
+    (no constant was fitted to these), running (failures, spare nodes, goodput, node power), context
+    (attention with context parallelism: all-to-all, ring, both), userbuffers (NVIDIA's settings of
+    TP overlap compared with ours).
 
     With --strict the exit status is 1 where the MAPE of any class of measured runs is above --bound
     (10 % by default; sources outside the fit are in no class); of settings, where fewer than 95 %
     of the layers lose at most 2 %.
     """
-    if any(_is_of_collectives(table) for table in tables):
+    if any(_heads(table, *_OPERATION) for table in tables):
         _refuse(given, ("rules", "bound", "strict"), "is not of a table of operations")
         return _collectives(tables, given)
     if any(table == USERBUFFERS or _heads(table, "preset", "layer") for table in tables):
@@ -265,27 +266,31 @@ def _is_of_plans(name: str, kind: str) -> bool:
 # Operations rather than steps: the tables that a sweep's [measured] takes.
 
 
-def _is_of_collectives(name: str) -> bool:
-    path = Path(name)
-    if not is_file(path):
-        try:
-            path = find_table(name)
-        except InputError:
-            return False
-    return _heads(str(path), "message_bytes", "collective")
-
-
-def _heads(path: str, *names: str) -> bool:
-    """Return whether a file's headings have some names."""
+def _heads(name: str, *names: str) -> bool:
+    """Return whether the headings of a file or of a shipped table have some names."""
     try:
-        with Path(path).open(encoding="utf-8-sig") as file:
+        path = Path(name) if is_file(Path(name)) else find_table(name)
+        with path.open(encoding="utf-8-sig") as file:
             heading = next((line for line in file if not line.startswith("#")), "")
-    except (OSError, UnicodeDecodeError):
+    except (InputError, OSError, UnicodeDecodeError):
         return False
     return all(name in heading for name in names)
 
 
 _HALF = 0.1  # what half of the points of a group should be within
+_OPERATION = ("message_bytes", "collective")
+_STATED = ("algorithm", "topology")  # A table that has both says what ran
+
+
+def _spec_of_collectives(table: str) -> dict[str, Any]:
+    """Return the spec that lays predictions beside a table of operations."""
+    if table == "nccl-collectives":
+        measured = read_toml(find_sweep("nccl-measured"))["measured"]
+    elif _heads(table, *_STATED):
+        return {"measured": {"table": table, "columns": {name: name for name in _STATED}}}
+    else:
+        measured = {"table": table}
+    return {"constants": {"algorithm": "nccl"}, "measured": measured}
 
 
 def _collectives(tables: Sequence[str], given: Given) -> int:
@@ -295,9 +300,7 @@ def _collectives(tables: Sequence[str], given: Given) -> int:
         allowed = "one table; a spec with [measured] has more: 'sweeps run nccl-measured'"
         refuse("TABLE", ", ".join(tables), wrong, allowed)
     out = Output(given, "validate").checked()
-    spec = {"constants": {"algorithm": "nccl"}, "measured": {"table": tables[0]}}
-    if tables[0] == "nccl-collectives":
-        spec["measured"] = read_toml(find_sweep("nccl-measured"))["measured"]
+    spec = _spec_of_collectives(tables[0])
     folders = folders_of(given)
     job = prepare(spec, command=command_line(), folders=folders)
     dataset = job.dataset()

@@ -29,8 +29,10 @@ from sweeps.spec.files import is_file, read_toml, shipped
 TABLES = ("training", "memory", "outside-fit")
 # The shipped table of plans that experts published; no row of it is a measurement of its own.
 PLANS = "plans"
+# Operations; to the last one nothing was fitted.
+COLLECTIVES = ("nccl-collectives", "outside-collectives")
 # All tables that a user may name.
-SHOWN = (*TABLES, PLANS, "nccl-collectives", "running", "context", "userbuffers")
+SHOWN = (*TABLES, PLANS, *COLLECTIVES, "running", "context", "userbuffers")
 
 # Columns of words.
 TEXTS = (

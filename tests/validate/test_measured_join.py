@@ -236,7 +236,7 @@ def test_further_columns_of_the_table(tmp_path: Path) -> None:
     ("measured", "result"),
     [
         ({}, "measured.table = None"),
-        ({"table": "nccl-collectivs"}, "did you mean 'nccl-collectives'?"),
+        ({"table": "nccl-collectivs"}, "did you mean 'nccl-collectives' or"),
         ({"table": "no/such.csv"}, "no such file"),
         ({"table": str(DATA), "wher": {}}, "did you mean 'where'?"),
         ({"table": str(DATA), "where": {"hardwar": "dgx-h100"}}, "did you mean 'hardware'?"),
@@ -286,6 +286,19 @@ def test_rows_of_a_dataset_without_measurements() -> None:
 
 
 # What is shipped.
+
+
+def test_operations_outside_the_fit_are_of_other_sources() -> None:
+    """They state what ran: rings where a log forced them, and on machines without NCCL."""
+    fitted, outside = (
+        read_table(find_table(name), {"algorithm": "algorithm"}).columns
+        for name in ("nccl-collectives", "outside-collectives")
+    )
+    assert not set(fitted["source"].tolist()) & set(outside["source"].tolist())
+    assert set(outside["hardware"].tolist()) <= set(hardware_names())
+    rings = np.isin(outside["algorithm"], ["ring", "ring_path"])
+    tables = {"truba-h100", "rccl-ainic", "hpe-mi300x", "hccl-demo"}
+    assert set(outside["table"][rings].tolist()) == tables
 
 
 def test_shipped_table_fits_the_catalogue() -> None:
