@@ -20,15 +20,13 @@ from sweeps.result import Field, Result, aligned, of_rows, prose, provenance_of
 from sweeps.search.calculator import (
     MENTIONED,
     SCRIPT,
+    TRIED_PP,
     Calculation,
     Cluster,
     Row,
     ScriptRow,
     calculate,
-    compared,
-    nearest_model,
     script_choice,
-    script_differences,
     script_parameters,
     script_rows,
     shapes_of,
@@ -311,7 +309,7 @@ def _lines(one: Calculation, asked: Asked) -> Iterator[str]:
         yield ""
         yield from _experts(one)
     yield ""
-    yield from _differences(one, asked)
+    yield from _left_out(one, asked)
 
 
 def _asked(one: Calculation) -> Iterator[str]:
@@ -419,106 +417,50 @@ def _recommended(one: Calculation) -> Iterator[str]:
 
 
 def _experts(one: Calculation) -> Iterator[str]:
-    """Yield the calculator's notes on experts, from our numbers."""
-    cluster = one.cluster
+    """Yield how the recommended row splits the experts, or the last one."""
+    cluster, row = one.cluster, one.recommended or one.rows[-1]
     yield "experts"
-    row = one.recommended or one.rows[-1]
-    experts = cluster.experts / row.ep
-    yield from _bullet(
-        f"EP={row.ep}: a GPU holds {experts:g} of {cluster.experts} experts, each whole"
-    )
+    each = f"{cluster.experts / row.ep:g} of {cluster.experts} experts"
+    yield from _bullet(f"EP={row.ep}: a GPU holds {each}, each whole")
     yield from _bullet(_invented(sizes_of(cluster)))
     if row.ep == 1:
         yield from _bullet(
             f"no part of {cluster.experts} experts divides TP x DP = {row.tp * row.dp}: nothing is "
             "exchanged, and every rank has them all; a number such as 8 is split"
         )
-        return
-    notes = compared(cluster)
-    yield from _bullet(
-        f"a layer has {notes.forward:g} all-to-alls in its forward and {notes.backward:g} in its "
-        f"backward, of {notes.message / 1e6:.4g} MB each"
-    )
-    yield from _bullet(
-        f"the products of a layer's forward take {notes.whole * 1e6:,.0f} µs with EP="
-        f"{notes.ranks} (whole matrices) and {notes.sliced * 1e6:,.0f} µs with TP={notes.ranks} "
-        f"(slices), on {notes.hardware}: {change_by(notes.sliced / notes.whole - 1.0)}"
-    )
-    better = "EP" if notes.whole < notes.sliced else "TP"
-    yield from _bullet(
-        f"so {better} for the experts, {'beside' if row.tp > 1 else 'without'} TP for the rest"
-    )
 
 
-def _differences(one: Calculation, asked: Asked) -> Iterator[str]:
+def _left_out(one: Calculation, asked: Asked) -> Iterator[str]:
     """Yield where the calculator's method leads elsewhere than a model of the whole step."""
+    cluster = one.cluster
+    shapes, made = shapes_of(cluster)
     yield "what it leaves out"
-    fewest = one.fewest
-    if fewest is not None:
-        text = f"TP={fewest.tp}, PP={fewest.pp}, DP={fewest.dp}"
+    if cluster.batch >= max(TRIED_PP):
+        choice = script_choice(script_rows(cluster))
+        words = f"recommends {choice.name}" if choice else "finds that nothing fits"
+        yield from _bullet(f"its script, whose bytes are others, {words}: see --compare-script")
+    if not cluster.experts and abs(made / cluster.parameters - 1.0) > LEAST_DIFFERENCE:
+        whose = "the sizes given" if set(SCRIPT) & set(cluster.sizes) else "its sizes of layers"
         yield from _bullet(
-            f"over all degrees that its script tries fewest of these bytes would take {text} "
-            f"({_gb(fewest.bytes)}): bytes aren't time"
+            f"{whose} make {made / 1e9:.3g} billion parameters, not "
+            f"{cluster.parameters / 1e9:.4g}: memory is of the number, bytes are of the sizes"
         )
-    if one.cluster.batch >= MENTIONED * 2:
-        choice = script_choice(script_rows(one.cluster))
-        words = "nothing, for nothing fits"
-        if choice is not None:
-            words = (
-                f"TP={choice.tp}, PP={choice.pp}, DP={choice.dp} ({choice.memory:.1f} GB of "
-                f"memory, {choice.total:.0f} GB sent)"
-            )
-        yield from _bullet(
-            f"the script itself, whose bytes are others, recommends {words}: --script lays its "
-            "rows beside ours"
-        )
-    if one.recommended is not None and not one.cluster.experts:
-        other = calculate(one.cluster, sequence_parallel=False).recommended
-        if other is not None and other.name != one.recommended.name:
-            yield from _bullet(
-                "activations count as split along the sequence; if every rank of a stage sent "
-                f"them whole, fewest bytes would be {other.name}"
-            )
-    if (
-        not one.cluster.experts
-        and abs(one.derived / one.cluster.parameters - 1.0) > LEAST_DIFFERENCE
-    ):
-        whose = "the sizes given" if set(SCRIPT) & set(one.cluster.sizes) else "its sizes of layers"
-        yield from _bullet(
-            f"{whose} make {one.derived / 1e9:.3g} billion parameters, not "
-            f"{one.cluster.parameters / 1e9:.4g}: memory is of the number, bytes are of the sizes"
-        )
-    yield from _bullet(
-        "TP's bytes have the gathers again for the gradients of weights, as sequence parallelism "
-        "has them"
-    )
-    ends = max((row.ends for row in one.rows), default=0.0)
-    if ends:
-        yield from _bullet(
-            f"an end stage sends up to {_gb(ends)} more for the embedding and the output layer"
-        )
-    yield from _whole(one, asked)
-    yield from _nearest(one)
+    yield from _bullet(_whole(cluster, _shaped(asked, shapes), made))
 
 
-def _whole(one: Calculation, asked: Asked) -> Iterator[str]:
-    """Say which plan the whole model has the shortest step with, on the calculator's sizes."""
+def _whole(cluster: Cluster, given: Mapping[str, str], made: float) -> str:
+    """Return which plan the whole model has the shortest step with, on the calculator's sizes."""
     from sweeps.search.answer import answer
 
-    shapes, made = shapes_of(one.cluster)
     try:
-        request = read_request(
-            _shaped(asked, shapes), objective="time", threshold=one.cluster.threshold
-        )
+        request = read_request(given, objective="time", threshold=cluster.threshold)
         best = answer(request.first).recommended
     except InputError as error:
-        yield from _bullet(f"activations, buffers, ZeRO and time: {error.faults[0]}")
-        return
+        return f"activations, buffers, ZeRO and time: {error.faults[0]}"
     if best is None:
-        yield from _bullet("with activations, buffers and ZeRO no plan of its sizes can run")
-        return
+        return "with activations, buffers and ZeRO no plan of its sizes can run"
     (found,) = details([best], ("step_time", "peak_memory"))
-    yield from _bullet(
+    return (
         f"activations, buffers, ZeRO and time: of all plans of its sizes ({made / 1e9:.4g} billion "
         f"parameters) the best is {best.name}: {_gb(found['peak_memory'])}, "
         f"{found['step_time']:.4g} s a step on {best.labels['hardware']}; any option of plans, "
@@ -527,7 +469,7 @@ def _whole(one: Calculation, asked: Asked) -> Iterator[str]:
 
 
 def _script(cluster: Cluster, rows: Sequence[ScriptRow], asked: Asked) -> Iterator[str]:
-    """Yield the script's table, what it recommends, and why its bytes aren't ours."""
+    """Yield the script's table beside our numbers, and what it recommends."""
     yield "parallel strategy calculator: its script's own rows"
     yield from (f"  ({line})" for line in asked.readings)
     if asked.assumed:
@@ -562,29 +504,8 @@ def _script(cluster: Cluster, rows: Sequence[ScriptRow], asked: Asked) -> Iterat
     if best is None:
         yield "recommended: none, for no row fits"
         return
-    yield f"recommended: TP={best.tp}, PP={best.pp}, DP={best.dp}"
+    yield f"recommended: {best.name}"
     yield from _bullet(f"memory {best.memory:.1f} GB; {best.total:.2f} GB sent in a step")
-    yield ""
-    yield "why ours are others, of that row"
-    for name, reasons in script_differences(cluster, best).items():
-        theirs = best.memory if name == "memory" else best.volumes[name]
-        own = best.ours.memory if name == "memory" else best.ours.volumes[name]
-        why = "; ".join(f"{value:+,.2f} GB {text}" for text, value in reasons) or "the same"
-        yield from _bullet(f"{TITLES.get(name, name)}: {theirs:,.2f} GB, ours {_gb(own)}: {why}")
-
-
-def _nearest(one: Calculation) -> Iterator[str]:
-    """Name the model of the catalogue whose number of parameters is nearest."""
-    cluster = one.cluster
-    found = nearest_model(cluster.parameters, routed=cluster.experts > 0)
-    if found is None:
-        return
-    name, count = found
-    yield from _bullet(
-        f"nearest of the catalogue is {name} ({count / 1e9:.4g} billion): sweeps plan --model "
-        f"{name} --gpus {cluster.gpus} --memory {cluster.memory / 1e9:g} --batch-size "
-        f"{cluster.batch:g} --seq-len {cluster.length:g}"
-    )
 
 
 def _gb(value: float) -> str:

@@ -8,9 +8,8 @@ bytes.  The bytes here are those of our own communication, of one rank in a step
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,10 @@ from numpy.typing import NDArray
 from overhead.analysis import faults
 from overhead.completion import following
 from overhead.evaluation import Evaluation
-from overhead.labels import LABELS, PLAIN
+from overhead.labels import PLAIN
 from sweeps.errors import InputError, fault
-from sweeps.search.request import DEFAULT_THRESHOLD, Execution
-from sweeps.search.search import details
+from sweeps.search.request import DEFAULT_THRESHOLD
 from sweeps.spec.axis import divisors
-from sweeps.spec.catalog import load_model, model_names
 from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep
 
@@ -38,7 +35,7 @@ SCRIPT: Mapping[str, float] = {
     "vocabulary_size": 128000.0,
 }
 FFN_RATIO = 4.0
-# The degrees that it tries.
+# The degrees that its script tries, and the stages of its table.
 TRIED_TP = (1, 2, 4, 8)
 TRIED_PP = (1, 2, 4, 8, 16)
 STAGES = (1, 2, 4)
@@ -78,7 +75,6 @@ class Row:
     ep: int  # The degrees
     memory: float  # Bytes of weights, gradients and optimizer on a GPU
     volumes: Mapping[str, float]  # Most bytes that a rank sends in a step, by dimension
-    ends: float  # The same of the embedding and the output layer, which the calculator leaves out
     bubble: float  # Bubble of the pipeline by its whole time, of even stages
     fits: bool  # Whether the memory, up to the threshold, suffices
     reasons: tuple[str, ...]  # Why it can't be
@@ -104,29 +100,19 @@ class Calculation:
     cluster: Cluster  # The question
     rows: tuple[Row, ...]  # Its table
     recommended: Row | None  # The row that it recommends; None where none fits
-    fewest: Row | None  # What it would recommend of all degrees that its script tries
     states: Mapping[str, float]  # Bytes of the whole model: weights, gradients, optimizer
-    derived: float  # Parameters that follow from its sizes of layers, whatever the number given
 
 
-def calculate(cluster: Cluster, *, sequence_parallel: bool = True) -> Calculation:
+def calculate(cluster: Cluster) -> Calculation:
     """Do what the calculator does."""
     _check(cluster)
-    evaluate = _Evaluator(cluster, sequence_parallel=sequence_parallel)
-    node = evaluate.node
-    width = min(node, cluster.gpus)
+    evaluate = _Evaluator(cluster)
+    width = min(evaluate.node, cluster.gpus)
     table = [(1, 1), *((width, stages) for stages in STAGES)]
     rows = evaluate.rows(list(dict.fromkeys(table)))
-    whole = [(tp, pp) for tp in TRIED_TP for pp in TRIED_PP if tp <= node]
-    split = evaluate.rows([pair for pair in whole if cluster.gpus % (pair[0] * pair[1]) == 0])
-    return Calculation(
-        cluster,
-        rows,
-        _fewest_bytes(rows, node),
-        _fewest_bytes(split, node),
-        evaluate.states(),
-        evaluate.derived,
-    )
+    fitting = [row for row in rows if row.fits and not row.reasons and row.tp <= evaluate.node]
+    best = min(fitting, key=lambda row: (row.bytes, row.memory), default=None)
+    return Calculation(cluster, rows, best, evaluate.states())
 
 
 def _check(cluster: Cluster) -> None:
@@ -145,21 +131,15 @@ def _check(cluster: Cluster) -> None:
         raise InputError(faults_found)
 
 
-def _fewest_bytes(rows: Sequence[Row], node: int) -> Row | None:
-    """Return the row of fewest bytes among those that fit, tensor parallelism inside a node."""
-    fitting = [row for row in rows if row.fits and not row.reasons and row.tp <= node]
-    return min(fitting, key=lambda row: (row.bytes, row.memory), default=None)
-
-
 class _Evaluator:
     """Computes rows of the table, all together."""
 
-    def __init__(self, cluster: Cluster, *, sequence_parallel: bool) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         constants = {
             "global_batch_size": cluster.batch,
             "sequence_length": cluster.length,
-            "sequence_parallel": float(sequence_parallel),
+            "sequence_parallel": 1.0,
             "zero_stage": 0.0,
             "micro_batch_size": 1.0,
             **{name: cluster.size(name) for name in ("layers", "hidden_size")},
@@ -178,7 +158,6 @@ class _Evaluator:
         self.node = int(found.constants["gpus_per_node"])
         if cluster.gpus < self.node:  # a part of a node is one as well
             self.given["gpus_per_node"] = float(cluster.gpus)
-        self.derived = shapes_of(replace(cluster, experts=0))[1]
 
     def states(self) -> dict[str, float]:
         """Return the bytes of the whole model."""
@@ -212,7 +191,6 @@ class _Evaluator:
 
         memory = column("first_stage_model_state_memory")
         volumes = {name: column(f"{name}_communication_volume") for name in DIMENSIONS}
-        ends = column("vocabulary_communication_volume")
         # A stage's forward of one, its backward of two: even stages, whatever they take.
         alike = dict.fromkeys(("first_stage_extra_time", "last_stage_extra_time"), 0.0)
         even = {"stage_forward_time": 1.0, "stage_backward_time": 2.0, **alike}
@@ -227,7 +205,6 @@ class _Evaluator:
                 int(plan["ep"][place]),
                 memory[place],
                 {name: volumes[name][place] for name in DIMENSIONS},
-                ends[place],
                 float(ratio[place] / (1.0 + ratio[place])),
                 memory[place] < limit,
                 tuple(reasons[place]),
@@ -255,10 +232,14 @@ class ScriptRow:
     pp: int  # The degrees
     dp: int  # The degrees
     memory: float  # GB of a GPU, with its activations
-    activations: float  # GB of these
     fits: bool  # Whether it is less than the threshold
     volumes: Mapping[str, float]  # GB of a step, by dimension
     ours: Row  # What the calculator here says of the split
+
+    @property
+    def name(self) -> str:
+        """Its degrees."""
+        return f"TP={self.tp}, PP={self.pp}, DP={self.dp}"
 
     @property
     def total(self) -> float:
@@ -280,7 +261,7 @@ def script_rows(cluster: Cluster) -> tuple[ScriptRow, ...]:
         allowed = f"{max(TRIED_PP)} or more"
         wrong = "the script divides by zero where a batch is smaller than its stages"
         raise InputError(fault("global_batch_size", f"{cluster.batch:g}", wrong, allowed))
-    evaluate = _Evaluator(cluster, sequence_parallel=True)
+    evaluate = _Evaluator(cluster)
     pairs = [
         (tp, pp)
         for tp in TRIED_TP
@@ -299,93 +280,19 @@ def _script_row(cluster: Cluster, ours: Row) -> ScriptRow:
     hidden = int(cluster.size("hidden_size"))
     at_once = batch // (batch // pp)
     activations = 10 * at_once * length * hidden // tp * (layers // pp) * 2 / 1e9
-    states = weights / (tp * pp) + weights / (tp * pp) + optimizer / (tp * pp) / dp
-    memory = states + activations
+    memory = weights / (tp * pp) + weights / (tp * pp) + optimizer / (tp * pp) / dp + activations
     volumes = {
         "tp": 4 * batch * length * hidden * 2 * (tp - 1) / tp * layers / pp / 1e9,
         "pp": 2 * batch * length * hidden * 2 / 1e9,
         "dp": 2 * (cluster.parameters / pp) * 2 * (dp - 1) / dp / 1e9,
     }
     fits = memory < cluster.memory / 1e9 * cluster.threshold
-    return ScriptRow(tp, pp, dp, memory, activations, fits, volumes, ours)
+    return ScriptRow(tp, pp, dp, memory, fits, volumes, ours)
 
 
 def script_choice(rows: Sequence[ScriptRow]) -> ScriptRow | None:
     """Return the row that the script recommends: of those that fit the fewest bytes, the first."""
     return min((row for row in rows if row.fits), key=lambda row: row.total, default=None)
-
-
-def script_differences(cluster: Cluster, row: ScriptRow) -> dict[str, list[tuple[str, float]]]:
-    """Return by part why the script's GB of a row aren't ours, each reason with its GB.
-
-    The reasons of a part add up to what lies between the two.
-    """
-    split, dp, tp = row.tp * row.pp, row.dp, row.tp
-    named, found = cluster.parameters / 1e9, script_parameters(cluster) / 1e9
-    parts: dict[str, tuple[float, float, list[tuple[str, float]]]] = {}
-    states = row.memory - row.activations
-    sharded = 8.0 * found / split * (1.0 - 1.0 / dp)
-    more = 12.0 * (named - found) / split
-    text = f"{named:.4g} billion parameters, where its sizes make {found:.3g}"
-    parts["memory"] = (
-        row.memory,
-        row.ours.memory / 1e9,
-        [
-            ("activations left out", -row.activations),
-            ("an optimizer that isn't sharded over data-parallel ranks", sharded),
-            (text, more),
-        ],
-    )
-    assert abs(states + sharded + more - 12.0 * named / split) < 1e-6 * named
-    own = row.volumes["tp"]
-    parts["tp"] = (
-        own,
-        row.ours.volumes["tp"] / 1e9,
-        [
-            ("the batch divided among data-parallel ranks", own / dp - own),
-            ("two all_reduces of a layer's backward, too", own / dp),
-        ],
-    )
-    own = row.volumes["pp"]
-    few: list[tuple[str, float]] = [("no stages, nothing between them", -own)]
-    if row.pp > 1:
-        few = [
-            ("the batch divided among data-parallel ranks", own / dp - own),
-            ("activations split along the sequence", own / dp / tp - own / dp),
-        ]
-    parts["pp"] = (own, row.ours.volumes["pp"] / 1e9, few)
-    own = row.volumes["dp"]
-    parts["dp"] = (
-        own,
-        row.ours.volumes["dp"] / 1e9,
-        [("gradients divided among tensor-parallel ranks", own / tp - own)],
-    )
-    return {
-        name: [*_notable(given), *_rest(name, theirs, ours, given, row)]
-        for name, (theirs, ours, given) in parts.items()
-    }
-
-
-LEAST_NOTABLE = 1e-6  # GB: less is rounding
-# What is left in a dimension when all other reasons are taken off.
-REST = {
-    "memory": "bytes of numbers that were given",
-    "tp": "gathers again for the gradients of weights, as sequence parallelism has them",
-    "pp": "an end stage sends one way alone",
-    "dp": "bytes of numbers that were given",
-}
-
-
-def _notable(reasons: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    return [(text, value) for text, value in reasons if abs(value) > LEAST_NOTABLE]
-
-
-def _rest(
-    name: str, theirs: float, ours: float, reasons: Sequence[tuple[str, float]], row: ScriptRow
-) -> list[tuple[str, float]]:
-    left = ours - theirs - sum(value for _, value in reasons)
-    routed = "experts of other sizes, divided by expert parallelism"
-    return _notable([(routed if row.ours.volumes["ep"] else REST[name], left)])
 
 
 def sizes_of(cluster: Cluster) -> dict[str, float]:
@@ -423,93 +330,3 @@ def _experts(cluster: Cluster) -> dict[str, float]:
         "gated_mlp": 0.0,
         "tied_embeddings": 1.0,
     }
-
-
-# Experts split by expert or by tensor parallelism, in numbers; models of some size.
-
-# How far a model of the catalogue may be from a number of parameters.
-NEAR = 0.25
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Experts split over some ranks: whole ones on each, or slices of all on each."""
-
-    ranks: int  # Over how many
-    hardware: str  # Whose times these are
-    forward: float  # All-to-alls of a layer
-    backward: float  # All-to-alls of a layer
-    message: float  # Bytes of one
-    # Time of the experts' products in a layer's forward: of expert and of tensor parallelism
-    whole: float
-    sliced: float
-
-
-def compared(cluster: Cluster) -> Compared:
-    """Compare expert with tensor parallelism of the calculator's experts."""
-    ranks = max(n for n in divisors(cluster.experts) if n <= min(MENTIONED, cluster.gpus))
-    constants = {
-        **sizes_of(cluster),
-        "tp": float(ranks),
-        "pp": 1.0,
-        "cp": 1.0,
-        "dp": 1.0,
-        "world_size": float(ranks),
-        "sequence_length": cluster.length,
-        "global_batch_size": 1.0,
-        "micro_batch_size": 1.0,
-        "zero_stage": 0.0,
-        "sequence_parallel": 1.0,
-    }
-    found = resolve(Sweep("", constants=constants, labels={"hardware": LABELS["hardware"].default}))
-    labels = following({**found.labels, **found.implied}, found.constants)
-    plain = Execution({**found.constants, "ep": float(ranks), "etp": 1.0}, labels)
-    # One rank holds a slice of every expert; the slice is as wide as divides evenly.
-    width = np.ceil(plain["expert_ffn_size"] / ranks) * ranks
-    plans = [
-        one.changed({"expert_ffn_size": width})
-        for one in (plain, plain.changed({"ep": 1.0, "etp": float(ranks)}))
-    ]
-    counts = tuple(
-        f"ep_{what}_{way}_count"
-        for way in ("forward", "backward")
-        for what in ("dispatch", "combine")
-    )
-    names = (
-        *counts,
-        "dispatch_message_bytes",
-        "max_stage_moe_layers",
-        "num_micro_batches",
-        "moe_layer_matmul_forward_time",
-    )
-    whole, sliced = details(plans, names)
-    layers = whole["max_stage_moe_layers"] * whole["num_micro_batches"]
-    forward, backward = (
-        sum(whole[name] for name in pair) / layers for pair in (counts[:2], counts[2:])
-    )
-    # What isn't the experts', attention among it, is the same in both.
-    return Compared(
-        ranks,
-        LABELS["hardware"].default,
-        forward,
-        backward,
-        whole["dispatch_message_bytes"],
-        whole["moe_layer_matmul_forward_time"],
-        sliced["moe_layer_matmul_forward_time"],
-    )
-
-
-def nearest_model(parameters: float, *, routed: bool) -> tuple[str, float] | None:
-    """Return the model of the catalogue whose number of parameters is nearest."""
-    best: tuple[float, str, float] | None = None
-    for name in model_names():
-        model = load_model(name)
-        if (model.shapes.get("experts", 0.0) > 0.0) != routed:
-            continue
-        count = model.quantity("parameters")
-        gap = abs(math.log(count / parameters))
-        if best is None or (gap, name) < best[:2]:
-            best = (gap, name, count)
-    if best is None or best[0] > math.log1p(NEAR):
-        return None
-    return best[1], best[2]
