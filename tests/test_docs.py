@@ -21,20 +21,22 @@ from sweeps.cli import COMMANDS, commands, run
 from sweeps.errors import InputError, RunError
 from sweeps.mathml import equation, symbol
 from sweeps.plots.schema import KINDS
-from sweeps.site.cells import run_cells
-from sweeps.site.jobs import Job, guide, notebook, read_jobs, read_tours, run_job, section
+from sweeps.site.jobs import Job, guide, read_jobs, run_job, section
 from sweeps.site.reference import Site
-from sweeps.site.write import write_notebooks, write_site
+from sweeps.site.write import write_site
 from sweeps.spec.catalog import load_hardware, spec_names
 from sweeps.spec.framework import ENTRIES
 from sweeps.spec.machine import TABLES
 from sweeps.spec.sweep import SETTINGS_KEYS
+from tests.maintenance.cells import run_cells
+from tests.maintenance.notebooks import FOLDER as NOTEBOOKS
+from tests.maintenance.notebooks import notebook
 from tests.tables import examples
 
 DOCUMENT = Path(__file__).parents[1] / "outputs" / "gallery" / "jobs.md"
-NOTEBOOKS = DOCUMENT.parents[1] / "notebooks"
 JOBS = read_jobs()
-ALL = (*JOBS, *read_tours())
+TOURS = read_jobs("tours")
+ALL = (*JOBS, *TOURS)
 NASTY = Job("nasty", "<b>&\"'", "a < b & c", "<script>", "sweeps plan '<i>'", screen="</pre>&")
 
 
@@ -227,7 +229,7 @@ def test_a_notebook_is_what_its_cells_show(place: int, job: Job) -> None:
         outputs = [output for cell in own["cells"] for output in cell.get("outputs", ())]
         data = [output["data"] for output in outputs if "data" in output]
         pictures.append([one.pop("image/png") for one in data if "image/png" in one])
-    assert stored == made, "sweeps docs outputs/notebooks --notebooks --overwrite"
+    assert stored == made, "python -m tests.maintenance.notebooks"
     assert len(pictures[0]) == len(pictures[1]) >= 1
     for picture in (picture for several in pictures for picture in several):
         assert b64decode(picture).startswith(b"\x89PNG")
@@ -238,7 +240,7 @@ def test_notebooks_ask_python() -> None:
     for job in ALL:
         assert job.cells[0].lstrip().startswith("import sweeps\n")
         assert not any(line[:1] in "!%" for cell in job.cells for line in cell.splitlines() if line)
-    (tour,) = read_tours()
+    (tour,) = TOURS
     assert len(tour.cells) == 10
 
 
@@ -262,7 +264,7 @@ def test_cells_show_what_a_notebook_shows() -> None:
         run_cells(["1 / 0"], {})
 
 
-def test_notebooks_are_a_cell_a_piece_of_code(tmp_path: Path) -> None:
+def test_notebooks_are_a_cell_a_piece_of_code() -> None:
     job = replace(JOBS[0], files={"x.csv": "1\n"}, cells=("\nprint('A')\n", "2"))
     cells = json.loads(notebook(1, job, run_cells(["print('A')", "2"], {})))["cells"]
     assert ["".join(cell["source"]) for cell in cells[1:4]] == [
@@ -272,10 +274,6 @@ def test_notebooks_are_a_cell_a_piece_of_code(tmp_path: Path) -> None:
     ]
     assert cells[2]["outputs"][0]["text"] == ["A\n"]
     assert cells[3]["outputs"][0]["data"] == {"text/plain": ["2"]}
-    assert write_notebooks([job], tmp_path / "new") == 1
-    with pytest.raises(InputError, match="--overwrite"):
-        write_notebooks([job], tmp_path / "new")
-    assert write_notebooks([job, job], tmp_path / "new", overwrite=True) == 2
 
 
 def test_guide_has_the_jobs_alone() -> None:

@@ -370,11 +370,10 @@ def _show_totals(model: Model, names: Sequence[str], width: int, **given: float)
 @click.command("docs", cls=Command)
 @click.argument("folder", required=False, metavar="[FOLDER]")
 @click.option("--jobs", "with_jobs", is_flag=True, help="Run the guide's jobs (half a minute).")
-@click.option("--notebooks", is_flag=True, help="Run the jobs and write them as notebooks.")
 @click.option("--overwrite", is_flag=True, help="Replace a site that exists.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 def docs_command(
-    folder: str | None, with_jobs: bool, notebooks: bool, overwrite: bool, formulas: tuple[str, ...]
+    folder: str | None, with_jobs: bool, overwrite: bool, formulas: tuple[str, ...]
 ) -> int:
     """Write a site to read offline: the guide, and every command, key, formula and figure.
 
@@ -382,19 +381,15 @@ def docs_command(
     Markdown.
     """
     from sweeps.cli import COMMANDS, commands, run
-    from sweeps.site.jobs import guide, read_jobs, read_tours, run_job
+    from sweeps.site.jobs import guide, read_jobs, run_job
     from sweeps.site.reference import Site
-    from sweeps.site.write import write_notebooks, write_site
+    from sweeps.site.write import write_site
 
-    if not folder and (notebooks or not with_jobs):
+    if not folder and not with_jobs:
         raise InputError(needs("a site", "a folder", "one to make, such as 'sweeps docs site'"))
     jobs = read_jobs()
-    if with_jobs and not notebooks:
+    if with_jobs:
         jobs = tuple(run_job(job, run) for job in jobs)
-    if folder and notebooks:
-        count = write_notebooks((*jobs, *read_tours()), Path(folder), overwrite=overwrite)
-        sys.stdout.write(f"wrote {count} notebooks into {folder}\n")
-        return 0
     if not folder:
         sys.stdout.write(guide(jobs))
         return 0

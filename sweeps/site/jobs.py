@@ -1,9 +1,8 @@
-"""What people ask, with the commands that answer it: as Markdown and as notebooks."""
+"""What people ask, with the commands that answer it, as Markdown."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import subprocess
@@ -14,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from sweeps.errors import RunError
 from sweeps.result import LINE
@@ -34,22 +32,13 @@ class Job:
     command: str = ""  # The command line, or several
     python: str = ""  # Or the code
     files: Mapping[str, str] = field(default_factory=dict)  # Files of one's own that it reads
-    cells: Sequence[str] = ()  # The code of its notebook
+    cells: Sequence[str] = ()  # The code of its notebook in the repository
     lines: int = SCREEN  # How much of what it prints is shown
     screen: str = ""  # The first lines of what it prints; empty: it wasn't run
 
 
-def read_jobs() -> tuple[Job, ...]:
-    """Read the jobs that are shipped."""
-    return _read("jobs")
-
-
-def read_tours() -> tuple[Job, ...]:
-    """Read the notebooks that are shipped beside those of the jobs."""
-    return _read("tours")
-
-
-def _read(kind: str) -> tuple[Job, ...]:
+def read_jobs(kind: str = "jobs") -> tuple[Job, ...]:
+    """Read the jobs that are shipped, or the tours, which are notebooks alone."""
     return tuple(Job(**one) for one in read_toml(shipped("jobs") / "jobs.toml")[kind])
 
 
@@ -144,25 +133,3 @@ def section(place: int, job: Job) -> str:
     parts.append(f"```{'python' if job.python else ''}\n{asked(job)}\n```")
     parts += [f"```\n{job.screen}\n```"] if job.python else []
     return "\n\n".join([*parts, job.look])
-
-
-def notebook(place: int, job: Job, shown: Sequence[Sequence[Mapping[str, object]]] = ()) -> str:
-    """Return one job as a Jupyter notebook, with what each of its cells shows."""
-    cells: list[dict[str, Any]] = []
-
-    def add(kind: str, text: str, outputs: Sequence[Mapping[str, object]] = ()) -> None:
-        own = {"execution_count": None, "outputs": [*outputs]} if kind == "code" else {}
-        source = text.splitlines(keepends=True)
-        about = {"cell_type": kind, "id": f"cell-{len(cells) + 1}", "metadata": {}}
-        cells.append({**about, "source": source, **own})
-
-    add("markdown", f"# {place}. {job.title}\n\n{job.question}")
-    for name, text in job.files.items():
-        said = {"name": "stdout", "output_type": "stream", "text": [f"Writing {name}\n"]}
-        add("code", f"%%writefile {name}\n{text.strip()}", [said])
-    for number, cell in enumerate(job.cells):
-        add("code", cell.strip(), shown[number] if shown else ())
-    add("markdown", job.look)
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    whole = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"

@@ -1,8 +1,8 @@
 """Cells of a notebook, run one after another in a process of their own: what each of them shows.
 
 A cell shows what it prints, its last expression unless that ends in a semicolon, and the figures
-that it leaves open, as notebooks do.  ``python -m sweeps.site.cells`` reads cells and writes what
-they show, as JSON.
+that it leaves open, as notebooks do.  ``python -m tests.maintenance.cells`` reads cells and writes
+what they show, as JSON.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def run_cells(cells: Sequence[str], files: Mapping[str, str]) -> list[list[Shown
     with TemporaryDirectory() as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
-        package = str(Path(__file__).parents[2])
-        own = {"PYTHONPATH": package, "COLUMNS": str(LINE), "SOURCE_DATE_EPOCH": EPOCH}
+        top = str(Path(__file__).parents[2])
+        own = {"PYTHONPATH": top, "COLUMNS": str(LINE), "SOURCE_DATE_EPOCH": EPOCH}
         done = subprocess.run(
-            [sys.executable, "-m", "sweeps.site.cells"],
+            [sys.executable, "-m", "tests.maintenance.cells"],
             cwd=folder,
             env={**os.environ, **own, "MPLBACKEND": "agg"},
             input=json.dumps([*cells]),
