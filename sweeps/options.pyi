@@ -2276,7 +2276,6 @@ class TuneOptions(TypedDict, total=False):
     tp: Values
     te_version: Values
     flags: Values
-    sweep: Values
     pipeline: bool
     set_sm_margin: bool
     sm_margin: bool

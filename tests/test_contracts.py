@@ -147,8 +147,8 @@ def test_shipped_files_fit_their_schema(cli: Runner, what: str, pattern: str) ->
     assert len(paths) > 10
     for path in paths:
         content = tomllib.loads(path.read_text())
-        if {"tp_overlap", "cases"} & set(content):
-            continue  # other studies
+        if "cases" in content:
+            continue  # a study of hops
         assert faults(content, schema, schema) == [], path.name
 
 

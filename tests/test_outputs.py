@@ -23,7 +23,6 @@ from tests.validate.test_validate_command import OWN
 
 TRACE = Path(__file__).parent / "data" / "traces" / "triton_example.json.gz"
 SPEC = examples(__file__, "spec")
-STUDY = examples(__file__, "study")
 # What every file says of where it comes from.
 PROVENANCE = tuple(
     "Conventions title source history references date_created spec spec_sha256 fingerprint".split()
@@ -89,7 +88,6 @@ CASES = {
         {"operator_e2e_time_us": "operator_e2e_time"},
         1e-6,
     ),
-    "tune --sweep": Case("tune --sweep small-study.toml", {"sequential_s": "sequential_time"}),
     "trace": Case(f"trace {TRACE}", {"end_to_end_s": "end_to_end_time"}),
     "validate": Case("validate own.csv", {"error": "relative_error"}),
     "validate of operations": Case(
@@ -116,7 +114,6 @@ def cli(
     for name, text in (
         ("own.csv", OWN),
         ("small.toml", SPEC),
-        ("small-study.toml", STUDY),
         ("a.log", log_text(timed([group], {"channel_efficiency": 0.7}, noise=0.02, seed=1), group)),
     ):
         (tmp_path / name).write_text(text)

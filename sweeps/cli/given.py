@@ -109,7 +109,6 @@ class Given(OfResults, OfFolders, OfQuantities, total=False):
     sm_margin: bool
     sources: tuple[str, ...]
     strict: bool
-    sweep: str | None
     switching: str | None
     te_version: str | None
     tensor: str | None

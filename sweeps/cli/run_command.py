@@ -116,22 +116,15 @@ def command(spec: str | None, **given: Unpack[Given]) -> int:
         return 0
     from sweeps.hop_study.study import is_study
     from sweeps.own_formulas import load_formulas
-    from sweeps.tuner.benefit import is_study as is_tuning
 
     _check_options(given)
     load_formulas(given["formulas"])
     found = find_sweep(spec)
-    of_study: Given = {**given, "plot": given["plot"] is not False}
     if is_study(found):
         from sweeps.cli.hops_command import run_study
 
-        _check_of_study(given, "a study of hops")
-        return run_study(found, of_study)
-    if is_tuning(found):
-        from sweeps.cli.tune_command import run_study as run_tuning
-
-        _check_of_study(given, "one of the tuner's")
-        return run_tuning(found, of_study)
+        _check_of_study(given)
+        return run_study(found, {**given, "plot": given["plot"] is not False})
     folders = folders_of(given)
     sweep, text = load_sweep(found, given["settings"], folders)
     options = file_options(given)
@@ -292,7 +285,7 @@ OF_SWEEPS = {
 }
 
 
-def _check_of_study(given: Given, kind: str) -> None:
+def _check_of_study(given: Given) -> None:
     """Refuse what does nothing to a study, which has a way of its own."""
     flags = {"settings": "--set"}
     every: Options = given
@@ -300,7 +293,7 @@ def _check_of_study(given: Given, kind: str) -> None:
         fault(
             flags.get(name, f"--{name.replace('_', '-')}"),
             every[name],
-            f"is of a sweep of formulas, and this is {kind}",
+            "is of a sweep of formulas, and this is a study of hops",
             "leave it out",
         )
         for name, usual in OF_SWEEPS.items()

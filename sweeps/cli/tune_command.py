@@ -6,29 +6,27 @@ import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 import click
 
-from sweeps.bands import percent
 from sweeps.cli.given import Given, Options, texts_of
 from sweeps.cli.options import output_options
 from sweeps.cli.sections import OF_TUNE, further_lines, show_options, wanted_sections
 from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, needs, refuse, tell_all
-from sweeps.plots.breakdown import draw_benefit, draw_tuning
-from sweeps.result import Result, aligned, csv_lines
-from sweeps.spec.catalog import find_sweep, load_model
+from sweeps.plots.breakdown import draw_tuning
+from sweeps.result import csv_lines
+from sweeps.spec.catalog import load_model
 from sweeps.spec.units import parse_quantity
-from sweeps.tuner.benefit import BenefitStudy, is_study, read_study
 from sweeps.tuner.predict import CHANGEABLE
 from sweeps.tuner.recorded import write_workload
 from sweeps.tuner.settings import TPOverlapTunerConfig
-from sweeps.tuner.tuner import THRESHOLD, TPOverlapTuner, result_of, result_of_tuning
+from sweeps.tuner.tuner import THRESHOLD, TPOverlapTuner, result_of_tuning
 from sweeps.tuner.userbuffers import NEWEST, outputs_of, read_version
 from sweeps.tuner.validate import Setting, validate_file
 
@@ -66,7 +64,6 @@ VALUES = {
     "tp_size": "The one size to tune, or that --validate checks for.",
     "te_version": "Transformer Engine's release that files are for.",
     "flags": "Megatron-LM's flags that --validate checks beside it.",
-    "sweep": "Sweep overlap's gain: a spec, such as tp-overlap.",
 }
 SWITCHES = {
     "sm_margin": "Bulk's products keep off communication's multiprocessors.",
@@ -237,8 +234,6 @@ def command(**given: Unpack[Given]) -> int:
     _refuse_idle(given)
     if given["validate"] is not None:
         return _validate(Path(given["validate"]), given)
-    if given["sweep"] is not None:
-        return run_study(find_sweep(given["sweep"]), given)
     if given["write_workload"] is not None:
         command = write_workload(Path(given["write_workload"]), config_of(given))
         click.echo(f"wrote {given['write_workload']}; record and tune:\n{command}")
@@ -259,7 +254,6 @@ def command(**given: Unpack[Given]) -> int:
 
 # What takes the place of a tuning, and the options that it heeds.
 SHOWN = {"as_csv", "as_json"}
-FILES = {"output", "overwrite", "plot", "style", "compress", "digits", "dtype", "asserts", *SHOWN}
 INSTEAD: dict[str, set[str]] = {
     "validate": {
         "model_name",
@@ -270,7 +264,6 @@ INSTEAD: dict[str, set[str]] = {
         "te_version",
         *SHOWN,
     },
-    "sweep": {"hardware_folder", *FILES},
     "write_workload": {
         *NAMES,
         *WHOLE,
@@ -319,60 +312,3 @@ def _validate(path: Path, given: Given) -> int:
         summary = ", ".join(f"{counts[kind]} {kind}s" for kind in ("error", "warning", "note"))
         sys.stdout.write(f"{path}: {summary}\n")
     return 2 if any(one.severity == "error" for one in found) else 0
-
-
-def run_study(path: Path, given: Given) -> int:
-    """Run a spec of overlap's gain: dataset, and figures of where it pays."""
-    if not is_study(path):
-        refuse("--sweep", str(path), "has no table tp_overlap", "such as tp-overlap")
-    study = read_study(path, folders_of(given))
-    shape = ", ".join(f"{len(values)} {name}" for name, values in study.axes.items())
-    about = f"{study.title}: {len(study.hardware)} machines, {shape}: {study.cells:,} cells"
-    out = Output(given, path.stem)
-    if given.get("dry_run"):
-        out.notes.write(about + "\n")
-        return 0
-    result = result_of(study, {"spec": path.name}, given)
-    figures = [dict(figure) for figure in study.figures]
-    with out.answered_first():
-        out.write(result, figures, lambda stem: _draw(study, result, stem))
-        out.show(result, [*_where_it_pays(study, _speedup(result)), about])
-    out.hold_stored(out.contracts)
-    return 0
-
-
-def _speedup(result: Result) -> Any:
-    (speedup,) = (c.values for c in result.layout.variables if c.name == "overlap_speedup")
-    return speedup
-
-
-def _where_it_pays(study: BenefitStudy, speedup: Any) -> Iterator[str]:
-    """Yield where overlap gains most, then what it gains over sizes, by machine and ranks."""
-    import numpy as np
-
-    best = speedup.max(axis=-1)
-    machine, *place = (int(one) for one in np.unravel_index(best.argmax(), best.shape))
-    axes = zip(("tp", "hidden_size", "tokens"), place, strict=True)
-    tp, hidden, tokens = (f"{study.axes[name][k]:g}" for name, k in axes)
-    pays = (best > 1.0).mean()
-    yield (
-        f"overlap pays in {percent(pays)} of the sizes, most {best.max():.2f}x on "
-        f"{study.hardware[machine].name} at TP {tp}, hidden size {hidden}, {tokens} tokens"
-    )
-    sizes = study.axes["tp"]
-    rows = [["from size to size", *(f"TP {size:g}" for size in sizes)]]
-    for own, rates in zip(best, study.hardware, strict=True):
-        rows.append([rates.name, *(f"{one.min():.2f} to {one.max():.2f}x" for one in own)])
-    yield from aligned(rows)
-
-
-def _draw(study: BenefitStudy, result: Result, stem: Path) -> list[Path]:
-    """Draw where overlap pays."""
-    shown = study.shape
-    fixed = (
-        f"heads of {shown['head_size']:g}, {shown['kv_heads']:g} of key and value, MLP "
-        f"{shown['ffn_ratio']:g} times as wide{', gated' if shown['gated_mlp'] else ''}"
-    )
-    names = [rates.name for rates in study.hardware]
-    stem = stem.with_name(f"{stem.name}-where-it-pays")
-    return draw_benefit(_speedup(result), names, study.axes, stem, fixed)

@@ -417,7 +417,7 @@ ENOUGH = 0.95  # Share of layers whose setting is near our best
 def _presets(tables: Sequence[str], given: Given) -> int:
     """Lay settings of overlap beside ours, and tell what theirs lose by our model."""
     from sweeps.plots.breakdown import draw_presets
-    from sweeps.tuner.benefit import preset_result, preset_rows, preset_summary
+    from sweeps.tuner.presets import preset_result, preset_rows, preset_summary
 
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
         wrong = "a table of presets has neither classes nor kinds, and comes alone"

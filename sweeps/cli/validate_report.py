@@ -15,7 +15,7 @@ from sweeps.bands import change_by, percent
 from sweeps.cli.sections import more_line, shown_sections, wrapped
 from sweeps.result import aligned
 from sweeps.spec.units import grouped, in_one_unit
-from sweeps.tuner.benefit import NEAR, preset_lines, preset_summary
+from sweeps.tuner.presets import NEAR, preset_lines, preset_summary
 from sweeps.validate import SIZE_CLASSES
 from sweeps.validate.predict import running_lines
 from sweeps.validate.scores import (

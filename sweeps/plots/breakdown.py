@@ -13,26 +13,21 @@ from sweeps import display
 from sweeps.errors import InputError
 from sweeps.plots.data import View, cell_names
 from sweeps.plots.declare import Bars, are_plans, select, with_options
-from sweeps.plots.frame import Legend, Sheet, frame
+from sweeps.plots.frame import Sheet
 from sweeps.plots.marks import heading, joined, panels_of, sheet_of, short_name, status_bits
 from sweeps.plots.save import save
 from sweeps.plots.schema import STEP_TOTAL, Figure, known_parts, labelled, stacked, total_of
 from sweeps.plots.stacks import Stacks, draw_stacks, refuse_mixed_units
 from sweeps.plots.style import (
-    ALARM,
-    COLOURS,
-    INK,
     canonical,
     number,
     plain,
     scale_of,
     sentence,
     style,
-    use,
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
     from sweeps.tuner.tuner import TuningReport
@@ -269,50 +264,6 @@ def _reasons(view: View, bars: Bars, concerned: NDArray[np.bool_]) -> tuple[tupl
     return tuple(tuple(text(bit) for bit in row) for row in np.where(concerned, flat, 0).tolist())
 
 
-# Where tensor-parallel overlap pays: its speedup over hidden size and tokens, panel by panel.
-
-Floats = NDArray[np.float64]
-
-_EVEN = 0.005  # a speedup nearer to 1 is none
-_STRONG = 0.35  # gains from here on have the full colour
-_CELL = (0.46, 0.27)  # inches
-
-
-def draw_benefit(
-    speedup: Floats, hardware: list[str], axes: Mapping[str, Floats], stem: Path, fixed: str = ""
-) -> list[Path]:
-    """Draw the speedup, with the best number of multiprocessors in each cell."""
-    best = speedup.max(axis=-1)
-    sizes = axes["tp"].astype(int).tolist()
-    cells = [(i, j) for i in range(len(hardware)) for j in range(len(sizes))]
-    across, down = len(axes["tokens"]), len(axes["hidden_size"])
-    panel = (max(across * _CELL[0], 1.6), max(down * _CELL[1], 1.2))
-    samples = {
-        "saves time": _colour(1.2),
-        "changes nothing": _colour(1.0),
-        "costs time": _colour(0.85),
-    }
-    legend = Legend([(name, {"facecolor": colour}) for name, colour in samples.items()])
-    sheet = Sheet(
-        "Where tensor-parallel overlap pays",
-        xlabel="Tokens that a layer works on",
-        ylabel="Hidden size",
-        fixed=fixed,
-        notes=[
-            "Numbers: time of a layer's four linear layers, forward and backward, without overlap "
-            "by that with all of it, at the best number of multiprocessors; k is 1024. Predicted."
-        ],
-        panels=[f"{hardware[i]}, TP={sizes[j]}" for i, j in cells],
-        panel=panel,
-    )
-    with style():
-        made = frame(sheet, legend)
-        for index, (i, j) in enumerate(cells):
-            lowest, first = made.outer(index)
-            _fill(made.axes[index], best[i, j], axes, labels=(lowest, first))
-        return save(made.finished(), stem)
-
-
 def draw_tuning(report: TuningReport, stem: Path) -> list[Path]:
     """Draw what the overlap that was chosen leaves of each linear layer's time, and what it saves.
 
@@ -375,38 +326,3 @@ def draw_presets(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
     )
     with style():
         return save(draw_stacks(stacks, sheet), stem.with_name(f"{stem.name}-loss"))
-
-
-def _fill(
-    axis: Axes, values: Floats, axes: Mapping[str, Floats], labels: tuple[bool, bool]
-) -> None:
-    from matplotlib.colors import to_rgb
-
-    colours = [[to_rgb(_colour(value)) for value in line] for line in values.tolist()]
-    axis.imshow(colours, aspect="auto", origin="lower")
-    for (row, column), value in np.ndenumerate(values):
-        size = use().note - 1.5
-        axis.text(column, row, f"{value:.2f}", ha="center", va="center", size=size, color=INK)
-    axis.grid(visible=False)
-    axis.tick_params(length=0)
-    x = [_short(v) if labels[0] else "" for v in axes["tokens"]]
-    y = [_short(v) if labels[1] else "" for v in axes["hidden_size"]]
-    axis.set_xticks(range(len(x)), labels=x)
-    axis.set_yticks(range(len(y)), labels=y)
-
-
-def _short(value: float) -> str:
-    whole = int(value)
-    return f"{whole // 1024}k" if whole % 1024 == 0 else f"{whole}"
-
-
-def _colour(speedup: float) -> Any:
-    """Return blue for a gain, orange for a loss, the paler the less."""
-    from matplotlib.colors import to_rgb
-
-    gain = np.log(speedup)
-    if abs(gain) < _EVEN:
-        return "#f4f4f4"
-    base = np.array(to_rgb(COLOURS[0] if gain > 0 else ALARM))
-    share = 0.12 + 0.5 * min(abs(gain) / _STRONG, 1.0)
-    return tuple((1.0 - share) + share * base)

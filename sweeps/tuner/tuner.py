@@ -13,21 +13,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from overhead.quantity import VOCABULARY
 from sweeps.bands import change_by, percent
-from sweeps.engine.describe import coordinate
-from sweeps.engine.grid import Column
 from sweeps.errors import InputError, RunError, refuse
 from sweeps.job import prepare
-from sweeps.origin import once
-from sweeps.result import Result, aligned, of_columns, of_rows, provenance_of
+from sweeps.result import Result, aligned, of_rows, provenance_of
 from sweeps.spec.units import without_infinities
 from sweeps.store.publish import write_whole
-from sweeps.tuner.benefit import BenefitStudy, benefit, fields_of, records_of
 from sweeps.tuner.choose import ALIKE, Choice, Recommendation, Scaling, choose, recommend, scale
 from sweeps.tuner.predict import ASSUMPTIONS, CaseTimes, best_count, bracket, predict
+from sweeps.tuner.presets import fields_of
 from sweeps.tuner.recorded import Runner, read_folder, write_case
 from sweeps.tuner.settings import Companion, TPOverlapTunerConfig, companion_of, yaml_of
 from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, PHASES, LayerOverlap, base_cases
@@ -318,42 +312,6 @@ def _choice(choice: Choice, companion: Companion) -> dict[str, object]:
             operator: round(base.e2e * 1e6, 6) for operator, base in choice.baselines.items()
         },
     }
-
-
-# A study of overlap's gain as a dataset in a file.
-
-QUANTITIES = ("sequential_time", "overlapped_time", "overlap_speedup")
-
-
-def result_of(
-    study: BenefitStudy, inputs: Mapping[str, str], given: Mapping[str, object]
-) -> Result:
-    """Return a study as a dataset."""
-    values = benefit(study)
-    dims = study.dims
-    names = [rates.name for rates in study.hardware]
-    coordinates = [coordinate("hardware", ("hardware",), names)]
-    for dim, axis in zip(dims[1:], study.axes.values(), strict=True):
-        coordinates.append(coordinate(dim, (dim,), axis))
-    for dim in ("sms", "bandwidth", "burst_matmul_flops", "burst_memory_bandwidth", "latency"):
-        numbers = [rates[dim] for rates in study.hardware]
-        origins = once(rates.figures[dim] for rates in study.hardware)
-        coordinates.append(coordinate(dim, ("hardware",), numbers, origins))
-    comment = "Assumes that " + "; ".join(ASSUMPTIONS) + "."
-    kind = np.dtype(np.float64)
-    variables = [
-        Column(name, dims, kind, {**VOCABULARY[name].attrs(), "comment": comment}, values[name])
-        for name in QUANTITIES
-    ]
-    return of_columns(
-        coordinates,
-        variables,
-        title=study.title,
-        summary=study.summary,
-        spec={"tp_overlap": dict(inputs)},
-        given=given,
-        rows=list(records_of(study, values)),
-    )
 
 
 # A tuning's cases as a dataset of rows.

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import sweeps
-from sweeps.spec.catalog import find_sweep
-from sweeps.tuner.benefit import benefit, is_study, read_study
 from tests.cli_runner import Done, Runner
 from tests.tables import examples, keyed
 
@@ -259,69 +256,6 @@ def test_its_own_configuration_is_valid(cli: Runner) -> None:
     for size in (2, 4, 8):
         line = f"tune --validate o/optimal_tp_comm_overlap_cfg_tp{size}.yaml --tp-size {size}"
         assert "0 errors, 0 warnings" in cli(line).out
-
-
-# The sweep.
-
-SPEC = examples(__file__, "spec")
-
-
-@pytest.mark.thorough
-def test_the_shipped_sweep(cli: Runner) -> None:
-    out = cli("tune --sweep tp-overlap --plot").out
-    assert "1,890 cells" in out
-    assert out.startswith("overlap pays in 100 % of the sizes, most 1.")
-    names = {path.name for path in Path("outputs").iterdir()}
-    assert {"tp-overlap.nc", "tp-overlap-where-it-pays.png", "tp-overlap-num-sm.svg"} <= names
-    with sweeps.open("outputs/tp-overlap.nc") as result:
-        speedup = result["overlap_speedup"]
-        assert speedup.dims == ("hardware", "tp", "hidden_size", "rank_tokens", "num_sm")
-        assert float(speedup.min()) < 0.6
-        assert float(speedup.max()) > 1.25
-        one = speedup.sel(hardware="dgx-h100", tp=8).max("num_sm")
-        # Products hide more of many tokens.
-        few, many = one.sel(rank_tokens=1024), one.sel(rank_tokens=65536)
-        assert ((many / few).values > 1.0).all()
-        assert result["sequential_time"].attrs["units"] == "s"
-
-
-def test_a_sweep_s_cell_is_a_tuning(cli: Runner, tmp_path: Path) -> None:
-    """Where all kinds of overlap pay, and bulk has one number, both say the same."""
-    path = tmp_path / "mine.toml"
-    text = SPEC.replace('"2048,8192"', '"8192"').replace('"1,8"', '"8"')
-    shape = "[tp_overlap.shape]\nhead_size = 128\nkv_heads = 8\nffn_ratio = 3.5\ngated_mlp = true\n"
-    path.write_text(text + shape)
-    study = read_study(path)
-    values = benefit(study)
-    line = "tune --model-name llama3-70b --min-num-sm 8 --max-num-sm 8 --json --output-dir o"
-    found = json.loads(cli(line, fine=False).out)
-    for k, size in enumerate((2, 8)):
-        own = found["best_configs"][str(size)]
-        assert len(own["layers"]) == 10
-        took = sum(own["operator_e2e_time_us"].values())
-        assert values["overlapped_time"][0, k, 0, 1, 0] == pytest.approx(took * 1e-6, rel=1e-6)
-
-
-def test_records_of_a_sweep(cli: Runner, tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(SPEC)
-    done = cli("tune --sweep mine.toml --json --output x.nc", fine=False)
-    assert len(done.records) == 2**5
-    assert {"hardware", "tp", "overlap_speedup"} <= set(done.records[0])
-
-
-def test_the_shipped_spec_is_known_by_its_table() -> None:
-    assert is_study(find_sweep("tp-overlap"))
-    assert not is_study(find_sweep("quickstart"))
-
-
-@pytest.mark.parametrize(("old", "new", "field"), examples(__file__, "bad_specs"))
-def test_bad_specs(cli: Runner, tmp_path: Path, old: str, new: str, field: str) -> None:
-    (tmp_path / "mine.toml").write_text(SPEC.replace(old, new))
-    done = cli("tune --sweep mine.toml --output x.nc", fine=False)
-    assert done.code == 2
-    assert field in done.err
-    assert all(line.startswith("sweeps: ") for line in done.err.splitlines())
-    assert not (tmp_path / "x.nc").exists()
 
 
 def test_more_multiprocessors_than_can_be_tried_are_refused(cli: Runner) -> None:
