@@ -381,13 +381,13 @@ class Job:
         )
         return Result(replace(layout, variables=tuple(columns)), of_records(), self.masks)
 
-    def dataset(self, progress: Callable[[int, int], None] | None = None) -> xr.Dataset:
+    def dataset(self) -> xr.Dataset:
         """Compute the result in memory."""
         from sweeps.store.netcdf import to_dataset
 
         self.check_size()
         self._check_fits()
-        layout, blocks = self.result(progress)
+        layout, blocks = self.result()
         return to_dataset(layout, blocks)
 
 
@@ -396,7 +396,6 @@ def prepare(
     *,
     text: str = "",
     command: Sequence[str] = ("sweeps",),
-    bare_is_si: bool = True,
     folders: Sequence[Path] = (),
     options: Mapping[str, object] | None = None,
     where: str = "",
@@ -407,9 +406,9 @@ def prepare(
         if isinstance(spec, Sweep):
             sweep = spec
         else:
-            sweep = read_sweep(spec, bare_is_si=bare_is_si, folders=folders)
+            sweep = read_sweep(spec, bare_is_si=True, folders=folders)
             # Written where a file asks for it; whoever gave it may change it until then.
-            stated = text or (copy.deepcopy(spec) if bare_is_si else to_toml(spec))
+            stated = text or copy.deepcopy(spec)
         compiled = _joint if sweep.joint else _compiled
         return compiled(sweep, stated, tuple(command), folders, dict(options or {}))
     except InputError as error:

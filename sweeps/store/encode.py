@@ -97,18 +97,15 @@ def provenance(
     summary: str = "",
     references: str = "",
     comment: str = "",
-    institution: str = "not stated",
-    software: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return the global attributes of a dataset."""
     when = created()
-    used = versions() if software is None else software
     attrs = {
         "Conventions": "CF-1.11",
         "title": title or "Sweep",
         "summary": summary,
-        "institution": institution,
-        "source": ", ".join(f"{name} {version}" for name, version in used.items()) or "sweeps",
+        "institution": "not stated",
+        "source": ", ".join(f"{name} {version}" for name, version in versions().items()),
         "history": f"{when} {portable(command)}",
         "references": references or "none",
         "comment": comment or "none",

@@ -230,7 +230,7 @@ class Description:
         return str(self.attrs.get("spec", ""))
 
 
-def describe_file(dataset: netCDF4.Dataset, path: Path, *, ranges: bool) -> Description:
+def describe_file(dataset: netCDF4.Dataset, path: Path) -> Description:
     """Describe an open file; the caller holds the netCDF lock."""
     widths = {
         variable.dimensions[-1] for variable in dataset.variables.values() if variable.dtype == "S1"
@@ -239,7 +239,7 @@ def describe_file(dataset: netCDF4.Dataset, path: Path, *, ranges: bool) -> Desc
     for each in dataset.variables.values():
         named |= _named(each)
     found = [
-        _summary(name, each, is_coordinate=name in named, ranges=ranges)
+        _summary(name, each, is_coordinate=name in named)
         for name, each in dataset.variables.items()
     ]
     attrs = {
@@ -275,9 +275,7 @@ def _named(holder: netCDF4.Dataset | netCDF4.Variable[Any]) -> set[str]:
     return set(holder.getncattr("coordinates").split()) if has_names else set()
 
 
-def _summary(
-    name: str, variable: netCDF4.Variable[Any], *, is_coordinate: bool, ranges: bool
-) -> Summary:
+def _summary(name: str, variable: netCDF4.Variable[Any], *, is_coordinate: bool) -> Summary:
     variable.set_auto_maskandscale(False)
     variable.set_auto_chartostring(False)
     attrs = {
@@ -294,10 +292,7 @@ def _summary(
         found = tuple(labels(characters).reshape(-1).tolist())
         return Summary(name, dims, shape, "str", attrs, is_coordinate, labels=found)
     values: dict[str, Any] = {}
-    if ranges and "flag_meanings" in attrs:
-        values = {"flags": _flags(variable, attrs)}
-    elif ranges:
-        values = _range(variable)
+    values = {"flags": _flags(variable, attrs)} if "flag_meanings" in attrs else _range(variable)
     return Summary(name, dims, shape, str(variable.dtype), attrs, is_coordinate, **values)
 
 
@@ -530,10 +525,10 @@ def _is_intact(variable: netCDF4.Variable[Any]) -> bool:
         return False
 
 
-def describe(path: Path | str, *, ranges: bool = True) -> Description:
+def describe(path: Path | str) -> Description:
     """Describe a stored sweep without holding it in memory."""
     with _opened(Path(path), require_ours=True) as dataset:
-        return describe_file(dataset, Path(path), ranges=ranges)
+        return describe_file(dataset, Path(path))
 
 
 # Writing.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
 from sweeps.engine.grid import Column, Layout
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError
 from sweeps.result import Field, Result, aligned, of_rows
 from sweeps.spec.files import shipped
 from sweeps.validate import SIZE_CLASSES, class_of, medians
@@ -211,37 +211,28 @@ def skipped_lines(skipped: Sequence[Skipped], *, every: bool = False) -> Iterato
 _NUMBERS = ("points", "without_prediction", "median_error", "median_signed_error")
 
 
-def error_rows(dataset: xr.Dataset, by: Sequence[str] = ("table",)) -> list[dict[str, Any]]:
+def error_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
     """Return the errors of predictions beside measurements, by source and size of message."""
     if "relative_error" not in dataset or "measured_time" not in dataset:
         message = "relative_error: not in this dataset; a spec with [measured] gives it"
         raise InputError(message)
-    known = [str(name) for name, coord in dataset.coords.items() if coord.dims == ("case",)]
-    faults = [
-        fault("by", name, "no such column of the cases", nearest(name, known))
-        for name in by
-        if name not in known
-    ]
-    if faults:
-        raise InputError(faults)
     wanted = dataset["relative_error"].dims
     others = [str(dim) for dim in wanted if dim not in ("case", "message_bytes")]
     errors = dataset["relative_error"].transpose(*others, "case", "message_bytes").to_numpy()
     measured = dataset["measured_time"].transpose("case", "message_bytes").to_numpy()
-    columns = [dataset.coords[name].to_numpy().tolist() for name in by]
-    keys = list(zip(*columns, strict=True)) or [()] * len(measured)
+    tables = dataset.coords["table"].to_numpy()
     labels = [_values(dataset, dim) for dim in others]
     classes = class_of(dataset["message_bytes"].to_numpy().astype(np.float64))
     rows = []
-    for key in dict.fromkeys(keys):
-        cases = np.array([one == key for one in keys])
+    for table in dict.fromkeys(tables.tolist()):
+        cases = tables == table
         for place in np.ndindex(*errors.shape[: len(others)]):
             group = {dim: values[k] for dim, values, k in zip(others, labels, place, strict=True)}
             for index, size_class in enumerate(SIZE_CLASSES):
                 chosen = np.ix_(cases, classes == index)
                 count = int(np.count_nonzero(~np.isnan(measured[chosen])))
                 if count:
-                    row = {**dict(zip(by, key, strict=True)), **group, "size_class": size_class}
+                    row = {"table": table, **group, "size_class": size_class}
                     rows.append({**row, **_errors(errors[place][chosen], count)})
     return rows
 

@@ -100,7 +100,7 @@ def test_quickstart(benchmark: object, ratio: Ratio) -> None:
     sweep, text = load_sweep(find_sweep("quickstart"))
 
     def work() -> None:
-        prepare(sweep, text=text, bare_is_si=False).program.evaluate()
+        prepare(sweep, text=text).program.evaluate()
 
     (spent,) = best_of(3, work)
     ratio("quickstart, evaluation (seconds)", spent, 1.0, "")

@@ -225,7 +225,7 @@ def test_bounds_that_leave_nothing_out(benchmark: object, ratio: Ratio) -> None:
 def test_bounds_of_shipped_sweeps(benchmark: object, ratio: Ratio, name: str) -> None:
     """What bounds are tried at, however short it is, by what computing everything takes."""
     text = (ROOT / "specs" / "sweeps" / f"{name}.toml").read_text(encoding="utf-8")
-    job = prepare(tomllib.loads(text), text=text, bare_is_si=False)
+    job = prepare(tomllib.loads(text), text=text)
     by_quantity: dict[str, list[Any]] = {}
     for made in job.reducers():
         by_quantity.setdefault(made.task.reduction.quantity, []).append(made)

@@ -39,7 +39,7 @@ def recipes() -> list[dict[str, str]]:
 
 
 def answer(**given: Any) -> list[float]:
-    found = prepare({"constants": given, "quantities": WANTED}, bare_is_si=True).dataset()
+    found = prepare({"constants": given, "quantities": WANTED}).dataset()
     return [float(found[name]) for name in WANTED]
 
 
@@ -99,7 +99,7 @@ def test_published_steps_are_near_with_the_release_alone() -> None:
 )
 def test_what_is_given_by_hand_wins(by_hand: dict[str, Any], more: dict[str, Any]) -> None:
     spec = {"constants": {**DEEPSEEK, "preset": "bridge-26.06", **by_hand}, "quantities": WANTED}
-    job = prepare(spec, bare_is_si=True)
+    job = prepare(spec)
     values = {**job.resolved.constants, **job.resolved.labels}
     assert {name: values[name] for name in more} == more
     assert not {*more} & {*job.resolved.origins}
@@ -110,7 +110,7 @@ def test_what_is_given_by_hand_wins(by_hand: dict[str, Any], more: dict[str, Any
 
 def test_options_given_by_hand_come_after_the_preset_s() -> None:
     given = {**DEEPSEEK, "preset": "bridge-26.06", "framework": "megatron-lm+graphs_router"}
-    job = prepare({"constants": given, "quantities": WANTED}, bare_is_si=True)
+    job = prepare({"constants": given, "quantities": WANTED})
     # Whole iterations' graphs say no more than graphs of routers do, which come later.
     software = "megatron-lm+fused_loss+fp8_parameters+ep_overlap+graphs_router"
     assert job.resolved.labels["framework"] == software
@@ -132,7 +132,7 @@ def test_presets_and_machines_may_be_axes() -> None:
         "global_batch_size=256"
     )
     spec = {"axes": axes, "constants": given, "quantities": WANTED}
-    found = prepare(spec, bare_is_si=True).dataset()
+    found = prepare(spec).dataset()
     for preset in axes["preset"]:
         for machine in axes["hardware"]:
             one = answer(**given, preset=preset, hardware=machine)
@@ -228,7 +228,7 @@ def test_deepspeed_holds_two_buckets_and_recomputes_nothing() -> None:
 
     def memory(**more: Any) -> list[float]:
         asked = {"constants": {**given, **more}, "quantities": wanted}
-        found = prepare(asked, bare_is_si=True).dataset()
+        found = prepare(asked).dataset()
         return [float(found[name]) for name in wanted]
 
     assert memory()[0] == 0.0

@@ -161,7 +161,6 @@ def test_description(stored: Path) -> None:
     assert variables["chosen_algorithm"].flags == dict(
         none=(chosen == 0).sum(), ring=(chosen == 1).sum(), tree=(chosen == 2).sum()
     )
-    assert describe(stored, ranges=False).variables[0].minimum is None
 
 
 def test_description_of_nothing_but_holes_and_of_masks(tmp_path: Path) -> None:
