@@ -59,6 +59,7 @@ ERRORS = (
         "title": "Median error of predictions, by table and size of message",
     },
 )
+LONG = 2.0 * 86400.0  # seconds from which a figure has days
 WORDS = {"step_time": "step time", "memory": "peak memory per GPU"}
 
 
@@ -248,8 +249,11 @@ def _predicted(
     from sweeps.plots.measured import Cloud, draw_predicted
     from sweeps.plots.style import as_read
 
-    attrs = {"long_name": words, "units": as_read(quantity, VOCABULARY[quantity].units)}
-    cloud = Cloud(attrs, list(groups), np.array(measured), np.array(predicted))
+    units, scale = as_read(quantity, VOCABULARY[quantity].units), 1.0
+    if units == "s" and max(measured) > LONG:
+        units, scale = "days", 86400.0
+    attrs = {"long_name": words, "units": units}
+    cloud = Cloud(attrs, list(groups), np.array(measured) / scale, np.array(predicted) / scale)
     title = f"{words[0].upper()}{words[1:]}: predicted and measured"
     return [*draw_predicted(cloud, place, title=title)]
 
@@ -351,47 +355,9 @@ def _running(tables: Sequence[str], given: Given) -> int:
     )
     fine = all(abs(row["error"]) <= bound for row in rows)
     lines = quantity_lines(rows, bound, _wanted(given))
-    title = RUNNING.get(tables[0], RUNNING["running"])
-
-    def drawn(stem: Path) -> list[Path]:
-        few = len(rows) <= MOST_ROWS
-        return _draw_rows(rows, bound, title, stem) if few else _draw_quantities(rows, stem)
-
-    out.deliver(running_result(rows, attrs), lines, draw=drawn)
+    result = running_result(rows, attrs)
+    out.deliver(result, lines, draw=lambda stem: _draw_quantities(rows, stem))
     return int(given["strict"] and not fine)
-
-
-MOST_ROWS = 40  # that a figure has room for
-
-
-def _draw_rows(
-    rows: Sequence[Mapping[str, Any]], bound: float, title: str, stem: Path
-) -> list[Path]:
-    """Draw each prediction beside its measurement, a panel a quantity."""
-    import numpy as np
-
-    from sweeps.plots.beside import Pairs, draw_beside
-    from sweeps.plots.style import as_read
-
-    quantities = []
-    for name in dict.fromkeys(str(row["quantity"]) for row in rows):
-        own = [row for row in rows if row["quantity"] == name]
-        units = as_read(name, VOCABULARY[name].units)
-        measured, predicted = (
-            np.array([float(row[which]) for row in own]) for which in ("measured", "predicted")
-        )
-        attrs = {"long_name": VOCABULARY[name].meaning, "units": units}
-        quantities.append(Pairs(attrs, [_row_name(row) for row in own], measured, predicted))
-    return draw_beside(quantities, bound, stem, title=title)
-
-
-def _row_name(row: Mapping[str, object]) -> str:
-    """Return what a row is of: its model, machine and GPUs."""
-    pairs = (piece.partition("=") for piece in str(row["given"]).split(";"))
-    given = {name.strip(): value.strip() for name, _, value in pairs}
-    gpus = given.get("world_size")
-    names = [given[name] for name in ("model", "hardware") if name in given]
-    return " · ".join([*names, f"{int(gpus):,} GPUs"] if gpus else names) or str(row["row_id"])
 
 
 def _draw_quantities(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:

@@ -120,8 +120,6 @@ class Sheet:
     strip: float = 0.0  # Height in inches of a second panel under each; 0 for none
     # A panel's width and height in inches; by default from the number of panels
     panel: tuple[float, float] | None = None
-    # Inches of panels that have a height each, below one another; empty: all that of the first
-    heights: tuple[float, ...] = ()
 
 
 def columns_of(panels: int, *, strips: bool = False) -> int:
@@ -206,11 +204,10 @@ class Frame:
         box = self.axes[0].get_position(original=False)
         wide = wanted[0] - float(box.width * inches.width)
         high = wanted[1] - float(box.height * inches.height)
-        heights = self.sheet.heights or (wanted[1] + self.sheet.strip,) * self.rows
         width = use().width
         if not use().column:
             width = max(inches.width + wide * self.columns, width)
-        body = inches.height + high * sum(heights) / wanted[1]
+        body = inches.height + high * self.rows * (wanted[1] + self.sheet.strip) / wanted[1]
         if self.legend is not None:
             legend = self.legend.get_window_extent().height / self.canvas.dpi
             body = max(body, legend + 2 * _EDGE)
@@ -277,7 +274,6 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
     from matplotlib.figure import Figure as Canvas
 
     columns = columns_of(len(sheet.panels), strips=sheet.strip > 0.0)
-    columns = 1 if sheet.heights else columns
     rows = math.ceil(len(sheet.panels) / columns)
     wide, high = _panel(sheet)
     across = use().width if use().column else wide * columns + 2 * _AROUND
@@ -294,8 +290,7 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
         for row in range(rows)
         for kind in ("panel", "strip")[: len(heights)]
     ]
-    ratios = sheet.heights or heights * rows
-    every = body.subplot_mosaic(mosaic, height_ratios=ratios)  # type: ignore[arg-type]
+    every = body.subplot_mosaic(mosaic, height_ratios=heights * rows)  # type: ignore[arg-type]
     for index, name in enumerate(sheet.panels):
         axes = every[f"panel{index}"]
         axes.set_title("\n".join(wrap(launched(name), wide, use().text, bold=True, most=2)))

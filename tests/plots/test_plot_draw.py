@@ -18,7 +18,6 @@ import xarray as xr
 from matplotlib.figure import Figure as Canvas
 
 from sweeps.errors import InputError, RunError
-from sweeps.plots.beside import Pairs, draw_beside
 from sweeps.plots.defaults import default_figures
 from sweeps.plots.draw import draw
 from sweeps.plots.measured import median_error
@@ -328,19 +327,3 @@ def test_panels_without_lines_need_no_legend(networks: Make, tmp_path: Path) -> 
     text = drawn(networks(points=5), tmp_path, kind="curves", panels="collective", at=at)
     assert "Time of each operation, by message size" in text
     assert "all_gather" in text
-
-
-def test_predictions_stand_beside_measurements_in_their_own_units(tmp_path: Path) -> None:
-    days = Pairs(
-        {"long_name": "time between failures", "units": "s"},
-        ["64 GPUs", "128 GPUs"],
-        np.array([10.0, 5.0]) * 86400.0,
-        np.array([12.0, 5.01]) * 86400.0,
-    )
-    power = Pairs(
-        {"long_name": "node power", "units": "W"}, ["a node"], np.array([7e3]), np.array([6.3e3])
-    )
-    _, svg = draw_beside([days, power], 0.15, tmp_path / "a", title="Both")
-    lines = texts(svg)
-    for words in ("Time between failures (days)", "Node power (kW)", "+20 %", "0 %", "-10 %"):
-        assert words in lines

@@ -231,7 +231,7 @@ def test_a_paper_has_vectors_in_one_column(tmp_path: Path) -> None:
             {"a-step-parts-paper", "a-memory-paper"},
         ),
         ("overlap --compute 50ms --comm 30ms --output a.nc", {"a-timeline"}),
-        ("validate running --output a.nc", {"a-paper"}),
+        ("validate running --output a.nc", {"a-paper-goodput"}),
     ],
 )
 def test_a_command_draws_in_a_style(
