@@ -313,7 +313,8 @@ def draw_predicted(cloud: Cloud, stem: Path, *, title: str) -> list[Path]:
     with style():
         looks = _looks(cloud)
         xaxis, yaxis = _predicted_axes(cloud)
-        ratio = _ratio_axis("Predicted / measured", cloud.ratio, _PREDICTED_STRIP, _LEAST, _MOST)
+        least = 1.0 + 1.6 * BAND_WIDTH
+        ratio = _ratio_axis("Predicted / measured", cloud.ratio, _PREDICTED_STRIP, least, _MOST)
         sheet = Sheet(
             title,
             xlabel=xaxis.label,
@@ -351,7 +352,9 @@ def _looks(cloud: Cloud) -> dict[str, dict[str, object]]:
 def _predicted_axes(cloud: Cloud) -> tuple[Axis, Axis]:
     """Return both axes: the same ends, so that equality is the diagonal."""
     values = np.concatenate([cloud.measured, cloud.predicted])
-    ends = float(values.min()) / 1.25, float(values.max()) * 1.25
+    least, most = float(values.min()), float(values.max())
+    room = min(max((most / least) ** 0.06, 1.02), 1.25)
+    ends = least / room, most * room
     pair = []
     for word, inches, upright in (
         ("measured", _panel()[0], False),
