@@ -41,18 +41,31 @@ def latex(expression: str) -> str:
 def _latex(node: ast.expr, outer: int) -> str:
     match node:
         case ast.Constant(value=value):
-            return f"{value:g}" if isinstance(value, float) else str(value)
+            return f"{value:.12g}"
         case ast.Name(id=name):
             return VOCABULARY[name].symbol if name in VOCABULARY else rf"\mathrm{{{name}}}"
         case ast.UnaryOp(operand=operand):
             return f"-{_latex(operand, 3)}"
+        case ast.BinOp(left=left, op=ast.Mult(), right=right) if _is(left, right):
+            return f"{{{_latex(left, 4)}}}^{{2}}"
+        case ast.BinOp(
+            left=ast.BinOp(left=first, op=ast.Mult() as op, right=left), op=ast.Mult(), right=right
+        ) if _is(left, right):
+            square = ast.BinOp(left, ast.Mult(), right)
+            return _latex(ast.BinOp(first, op, square), outer)
         case ast.BinOp():
             return _latex_binary(node, outer)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return f"{_latex(left, 0)} {_SIGNS[type(op)]} {_latex(right, 0)}"
+            text = f"{_latex(left, 0)} {_SIGNS[type(op)]} {_latex(right, 0)}"
+            return rf"\left({text}\right)" if outer else text
         case ast.Call(func=ast.Name(id=name), args=args):
             return _latex_call(name, [_latex(arg, 0) for arg in args])
     return ast.unparse(node)
+
+
+def _is(one: ast.expr, other: ast.expr) -> bool:
+    """Return whether two factors are one quantity, whose product is its square."""
+    return isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id
 
 
 def _latex_binary(node: ast.BinOp, outer: int) -> str:
@@ -93,12 +106,16 @@ def _latex_call(name: str, args: list[str]) -> str:
         return rf"\sum_{{d<{args[0]}}} \mathrm{{popcount}}(d)"
     if name == "never_drawn":
         total, marked, draws = args
-        return rf"\binom{{{total} - {marked}}}{{{draws}}} / \binom{{{total}}}{{{draws}}}"
+        drawn = rf"\binom{{{total} - {marked}}}{{{draws}}}", rf"\binom{{{total}}}{{{draws}}}"
+        return rf"\frac{{{drawn[0]}}}{{{drawn[1]}}}"
     if name == "power_sum":
-        one, other, power = args
-        return rf"\left({{{one}}}^{{{power}}} + {{{other}}}^{{{power}}}\right)^{{1/{power}}}"
+        *both, power = args
+        powers = " + ".join(rf"{{\left({one}\right)}}^{{{power}}}" for one in both)
+        return rf"{{\left({powers}\right)}}^{{\frac{{1}}{{{power}}}}}"
     if name == "square_divisor":
         return rf"\max\left\{{k \mid {args[0]}, k \leq \sqrt{{{args[0]}}}\right\}}"
+    if name == "exp":
+        return f"{{e}}^{{{args[0]}}}"
     if name == "expm1":
         return rf"\left({{e}}^{{{args[0]}}} - 1\right)"
     if name.startswith("negative_binomial"):
@@ -109,7 +126,6 @@ def _latex_call(name: str, args: list[str]) -> str:
         "maximum": r"\max",
         "log2": r"\log_2",
         "gcd": r"\gcd",
-        "exp": r"\exp",
         "layers_of_kind": r"L_\mathrm{kind}",
         "heaviest_stage": r"i_\mathrm{heaviest}",
         "interleaved_time": r"t_\mathrm{interleaved}",
