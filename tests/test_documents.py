@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweeps.references import references
 from tests.cli_runner import Runner
+from tests.maintenance.references import references
 
 TOP = Path(__file__).parents[1]
 WRITE = os.environ.get("PROOFS") in ("write", "new")
@@ -31,7 +31,7 @@ def test_the_bibliography_is_the_declarations() -> None:
     if WRITE:
         path.write_text(references(), encoding="utf-8")
     stored = path.read_text(encoding="utf-8")
-    assert stored == references(), "sweeps list --references > overhead/REFERENCES.md"
+    assert stored == references(), "PROOFS=write writes it anew"
 
 
 def test_readme_has_two_commands() -> None:

@@ -21,12 +21,12 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.bands import change_by
 from sweeps.cli import COMMANDS, commands, run
-from sweeps.references import algorithm_table
 from sweeps.site.guide import FOLDER, INDEX, Page, body_of, guide_pages
 from sweeps.site.jobs import first_screen, printed_by, terminal
 from sweeps.site.markdown import Block, anchor, blocks, inline, to_html
 from sweeps.spec.names import OTHER_NAMES
 from tests.benchmarks.conftest import SEEN, limit_of
+from tests.maintenance.references import algorithm_table
 from tests.tables import examples
 from tests.test_words import BANNED
 
@@ -194,7 +194,7 @@ def speed_table() -> str:
     ("name", "mark", "make"),
     [
         ("develop", "<!-- speed: tests/benchmarks/seen.csv -->\n", speed_table),
-        ("algorithms", "<!-- algorithms: sweeps list --markdown -->\n", algorithm_table),
+        ("algorithms", "<!-- algorithms: overhead/collectives -->\n", algorithm_table),
         ("accuracy", "<!-- bands: specs/measured/bands.toml -->\n", band_table),
     ],
 )

@@ -18,7 +18,6 @@ from overhead.labels import COLLECTIVES, usual_spelling
 from overhead.law import OF_ALGORITHMS, law_of
 from overhead.quantity import VOCABULARY
 from overhead.statements import statements
-from sweeps import references as documents
 from sweeps.cli.sections import OF_LIST, first_rows, show_options, wrapped
 from sweeps.cli.typed import Command
 from sweeps.errors import fault, nearest, refuse, tell_all
@@ -34,26 +33,18 @@ MATCHES, MOST = 10, 36
 @click.option("--topology", help="Only algorithms on this network.")
 @click.option("--op", "collective", help="Only algorithms of this operation.")
 @click.option("--kind", type=click.Choice(["all", "algorithms", "formulas"]), default="all")
-@click.option("--markdown", is_flag=True, help="Networks by operations, as a table for documents.")
-@click.option("--references", is_flag=True, help="Publications behind the formulas, as Markdown.")
 @click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
 @show_options(OF_LIST)
 def command(
     topology: str | None,
     collective: str | None,
     kind: str,
-    markdown: bool,
-    references: bool,
     formulas: tuple[str, ...],
     show: tuple[str, ...],
 ) -> int:
     """Count the algorithms by network and operation; list those of --topology, --op or --kind."""
     load()
     load_formulas(formulas)
-    if references or markdown:
-        make = documents.references if references else documents.algorithm_table
-        sys.stdout.write(make(others=True))
-        return 0
     faults = []
     topology = topology and usual_spelling(topology, NETWORKS)
     collective = collective and usual_spelling(collective, COLLECTIVES)
