@@ -10,7 +10,7 @@ import numpy as np
 from overhead.analysis import AnalysisResult, CollectiveReport, analyze
 from overhead.communication.operation import DIMENSIONS
 from overhead.evaluation import Evaluation
-from overhead.labels import NO_LIBRARY, PAIRED, PREFETCHES, SHARED
+from overhead.labels import NO_LIBRARY
 from overhead.memory.quantities import MODULES
 from overhead.quantity import Array
 from overhead.statements import statement
@@ -29,6 +29,7 @@ from sweeps.cli.analysis_job import (
     sharded_line,
 )
 from sweeps.cli.derivation import Derivation
+from sweeps.cli.exposure import HIDING, overlap_lines, value_of
 from sweeps.cli.from_file import setting_lines
 from sweeps.cli.numbers import shown, size_of
 from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words, unused_lines
@@ -42,123 +43,7 @@ from sweeps.job import Job
 from sweeps.result import Result, aligned
 from sweeps.spec.units import plain
 
-# What a training step's communication hides behind: how much of it, and why not all.
-
-# Of each dimension: its parts of a step that are exposed, the share that may hide, behind what,
-# and why the rest can't.
-HIDING: tuple[tuple[str, str, str, str, str], ...] = (
-    ("tp", "exposed_tp_time", "tp_overlap", "the layer's own GEMMs",
-     "a block's output waits for it (dependency)"),
-    ("cp", "exposed_cp_time", "cp_overlap", "scores of the blocks that are there",
-     "attention is too short for it, or waits for it"),
-    ("ep", "exposed_ep_time", "ep_overlap", "another micro-batch's computing",
-     "experts wait for their tokens (dependency)"),
-    ("pp", "exposed_pp_time", "", "the micro-batches in between",
-     "stages wait while the pipeline fills, drains and turns"),
-    ("dp", "exposed_dp_time", "dp_overlap", "the last backward's layers, and the next forward's",
-     "the first gathering and the last reduction have nothing beside them"),
-)  # fmt: skip
-BUCKETED = ("ddp_buckets", "megatron_buckets", "gradient_accumulation")
-# Of a named mechanism: why the rest stays exposed.
-MECHANISM = {
-    "userbuffers": "a ring's first chunk, a pipeline's last part, multiprocessors taken",
-    "decomposed": "the last chunk's product or sum, and what is longer than its product",
-    "ring_exchange": "the last block in is still to be attended to, or attention is short",
-    "chunked": "the first chunk's dispatch and the last one's combine, or products are short",
-    **dict.fromkeys(BUCKETED, "the last bucket's gradients, or the window is short"),
-    **dict.fromkeys(PREFETCHES, "the first weights, the last gradients, and what outlasts a layer"),
-}
-# Shares that hold in part of the cases alone.
-HIDDEN = {"tp_overlap": "tp_overlapped_fraction"}
-WHOLE = "without sequence parallelism an all_reduce has no product beside it"
-SHORT = "what it hides behind is too short"
-BEHIND = {"chunked": "the products of the chunks beside it"}
-BEHIND_PAIRS = "the other direction's forward and backward"
-UNPAIRED = "while the pipeline fills and drains, and what is longer than the computing beside it"
-
-
-def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
-    """Yield a table: of each dimension that communicates what hides, what is exposed, and why."""
-    rows: list[Sequence[str]] = []
-    for dimension, part, share, behind, why in HIDING:
-        total = _value(evaluation, f"{dimension}_communication_time")
-        exposed = _value(evaluation, part)
-        if not total > 0.0 or np.isnan(exposed):
-            continue
-        allowed = _value(evaluation, HIDDEN.get(share, share)) if share else 1.0
-        exposed = min(max(exposed, 0.0), total)
-        whole = dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0
-        named = evaluation.labels.get(f"{dimension}_mechanism", SHARED)
-        paired = dimension == "ep" and evaluation.labels.get("schedule") in PAIRED
-        if paired:
-            reason = "nothing" if exposed < 0.005 * total else UNPAIRED
-        elif whole and allowed == 0.0:
-            reason = _whole(evaluation)
-        elif named == SHARED:
-            reason = _reason(exposed / total, allowed, share, why)
-        else:
-            allowed = 1.0
-            reason = _reason_of_mechanism(evaluation, dimension, exposed / total, why)
-        rows.append(
-            (
-                dimension,
-                shown("step_time", total),
-                f"{shown('step_time', total - exposed)} ({percent(1.0 - exposed / total)})",
-                shown("step_time", exposed),
-                BEHIND_PAIRS if paired else BEHIND.get(named, behind),
-                reason,
-            )
-        )
-    if not rows:
-        return
-    header = ("", "in all", "hidden", "exposed", "it can hide behind", "what stays exposed")
-    yield "what communication hides behind (without vocabulary's, which is in the ends' work)"
-    yield from aligned([header, *rows], left=len(header))
-    yield ""
-
-
-def _whole(evaluation: Evaluation) -> str:
-    """Return what of all_reduces of a whole sequence stays exposed."""
-    if _value(evaluation, "tp_gradient_overlap") > 0.0:
-        return f"{WHOLE}, but that of gradients has the weights'"
-    return f"all: {WHOLE}"
-
-
-def _reason(exposed: float, allowed: float, share: str, why: str) -> str:
-    """Return why part of a communication stays exposed."""
-    if exposed < 0.005:
-        return "nothing"
-    if share and allowed == 0.0:
-        return f"all: {share} = 0 ({why})"
-    if share and exposed > 1.0 - allowed + 0.005:
-        return f"more than {share} = {allowed:g} leaves: {SHORT}; {why}"
-    return f"{why}; {share} = {allowed:g}" if share else why
-
-
-def _reason_of_mechanism(evaluation: Evaluation, dimension: str, exposed: float, why: str) -> str:
-    """Return why part of a communication stays exposed where a mechanism is named."""
-    named = evaluation.labels[f"{dimension}_mechanism"]
-    usual = MECHANISM[named]
-    if named in PREFETCHES:
-        ways = ("forward", "backward")
-        if not all(_value(evaluation, f"{way}_layers_ahead") for way in ways):
-            usual = "weights that aren't fetched ahead are waited for"
-    elif dimension == "dp" and _value(evaluation, "zero_stage") >= 3.0:
-        usual = why
-    if dimension == "tp" and _value(evaluation, "sequence_parallel") == 0.0:
-        usual = _whole(evaluation)
-    if dimension == "cp" and evaluation.labels["context_parallel"] == "mixed":
-        usual = "exchanged heads are waited for, or attention is too short for a ring"
-    elif dimension == "cp" and evaluation.labels["context_parallel"] != "ring":
-        usual = "only a ring attends while it sends"
-    return "nothing" if exposed < 0.005 else f"{usual} ({named})"
-
-
-def _value(evaluation: Evaluation, name: str) -> float:
-    value = evaluation.value(name, {})
-    return float("nan") if value is None else float(np.ravel(value)[0])
-
-
+Bodies = dict[str, Callable[[], Iterable[str]]]
 WIDTH = 42
 PER_LAYER = ("tp", "cp", "ep")
 # What is told of a step and its run, a line each.
@@ -177,11 +62,8 @@ def report(job: Job, show: Sequence[str], notes: Sequence[str] = ()) -> Iterator
     evaluation = evaluation_of(job)
     with np.errstate(all="ignore"):
         result = analyze(evaluation)
-        bodies: dict[str, Callable[[], Iterable[str]]] = {
-            "parts": lambda: _step(job, evaluation),
-            "memory": lambda: _memory(evaluation, result),
-            "communication": lambda: _communication(evaluation, result),
-            "overlap": lambda: overlap_lines(evaluation),
+        bodies = {
+            **bodies_of(job, evaluation, result),
             "formulas": lambda: explanation(evaluation, result),
             "defaults": lambda: (*setting_lines(), *default_lines(job)),
         }
@@ -193,6 +75,16 @@ def report(job: Job, show: Sequence[str], notes: Sequence[str] = ()) -> Iterator
         yield from _summary(job, evaluation, MOST_LINES - height([*above, *below]))
         yield from below
         yield from shown_sections(show, bodies)
+
+
+def bodies_of(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Bodies:
+    """Return the sections of one configuration, which are the same in every command."""
+    return {
+        "parts": lambda: _step(job, evaluation),
+        "memory": lambda: _memory(evaluation, result),
+        "communication": lambda: _communication(evaluation, result),
+        "overlap": lambda: overlap_lines(evaluation),
+    }
 
 
 # Parts below this fraction of the step time or of the peak memory are shown together.
@@ -242,8 +134,8 @@ def _summary(job: Job, evaluation: Evaluation, most: int) -> Iterator[str]:
     """Yield what is communicated before overlap, and rates, energy and cost, as far as they fit."""
     sent = []
     for dimension, part, *_ in HIDING:
-        total = _value(evaluation, f"{dimension}_communication_time")
-        exposed = min(max(_value(evaluation, part), 0.0), total)
+        total = value_of(evaluation, f"{dimension}_communication_time")
+        exposed = min(max(value_of(evaluation, part), 0.0), total)
         if total > 0.0:
             hidden = "" if np.isnan(exposed) else f" ({percent(1.0 - exposed / total)} overlapped)"
             sent.append(f"{dimension.upper()} {shown('step_time', total)}{hidden}")
@@ -304,8 +196,8 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     step = "forward" if labels["schedule"] == "forward_only" else "step"
     yield ", ".join(answer(evaluation, result, step)) or degrees
     yield from narrower(evaluation, job.resolved.labels["framework"], job.sweep.given)
-    limited = {limit.name: _value(evaluation, limit.name) for limit in LIMITS}
-    limited["mfu"] = _value(evaluation, "mfu")
+    limited = {limit.name: value_of(evaluation, limit.name) for limit in LIMITS}
+    limited["mfu"] = value_of(evaluation, "mfu")
     yield from (f"  {line}" for line in (*impossible(limited), *too_many(world)))
     yield f"  {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}"
     if rate := _rate(evaluation):

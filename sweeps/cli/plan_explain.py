@@ -5,38 +5,36 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from overhead.analysis import CollectiveReport, collective_reports
-from overhead.communication.operation import DIMENSIONS
-from sweeps import display
 from sweeps.bands import band_of, change_by, percent
 from sweeps.cli.given import Planned
 from sweeps.cli.numbers import shown
 from sweeps.cli.plan_experts import bullets
 from sweeps.cli.plan_question import Asked
 from sweeps.cli.plan_report import (
+    OF_ONE,
     answer_defaults,
     impossible_lines,
-    memory_lines,
     nothing_lines,
+    part_lines,
     question,
     question_lines,
     reached,
     settings_lines,
     short_defaults,
-    step_lines,
     training_lines,
     what_if_lines,
 )
+from sweeps.cli.sections import shown_sections
 from sweeps.launch.frameworks import settings_of
-from sweeps.result import aligned, fitted
+from sweeps.result import fitted
 from sweeps.search.answer import WHOLE, Answer, answer
 from sweeps.search.repair import nearest_plan
 from sweeps.search.request import CHOICES, Request, read_request
-from sweeps.search.search import Detail, details, evaluation
+from sweeps.search.search import Detail, details
 from sweeps.search.words import bound_by, differences, effects, memory_words
 
 
@@ -84,18 +82,13 @@ def _lines(
         yield f"  (of what isn't said, the best was taken: {', '.join(free)})"
     yield from bullets(list(_reasons(detail, best, own)))
     yield from question_lines(own, asked)
-    yield from step_lines(detail)
-    yield from _rates(detail)
-    yield from memory_lines(detail)
-    yield from _communication(detail)
+    bodies = {name: partial(part_lines, name, own, detail.plan) for name in OF_ONE}
+    yield from shown_sections(OF_ONE, bodies)
+    yield ""
     yield from what_if_lines(effects(detail, best.found.space.choices))
     yield from training_lines(detail, asked, own.point.folders)
     yield from settings_lines(settings_of(detail.plan))
     yield from answer_defaults(own, asked) if given["verbose"] else short_defaults(own, asked)
-
-
-# Of a plan that is explained, beside its parts.
-REACHED = display.rows("rates", "cost", place="report")
 
 
 def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
@@ -120,48 +113,3 @@ def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
         line += f": it loses in {', '.join(lost[:4])}" if lost else ""
         line += f"; it gains in {', '.join(gained[:3])}" if gained else ""
         yield line
-
-
-def _rates(detail: Detail) -> Iterator[str]:
-    yield "rates"
-    reached = {name: detail.values.get(name, np.nan) for name in REACHED}
-    yield from aligned(
-        [
-            [display.words(name), shown(name, value)]
-            for name, value in reached.items()
-            if np.isfinite(value) and value != 0.0
-        ]
-    )
-    yield ""
-
-
-def _communication(detail: Detail) -> Iterator[str]:
-    """Yield every operation of a step, nothing hidden."""
-    one = evaluation([detail.plan])
-    with np.errstate(all="ignore"):
-        rows = [
-            [f"{words.split(',', maxsplit=1)[0]}: {report.title}", *_row(report)]
-            for dimension, words in DIMENSIONS.items()
-            for report in collective_reports(one, dimension)
-        ]
-    yield "communication per step, before overlap"
-    if not rows:
-        yield "  none, for nothing is split"
-    else:
-        yield from aligned([["", "calls", "message", "sent per rank", "time"], *rows])
-    yield ""
-
-
-def _row(report: CollectiveReport) -> list[str]:
-    count = _one(report.forward_count) + _one(report.backward_count)
-    time = _one(report.forward_time_s) + _one(report.backward_time_s)
-    return [
-        f"{count:g}",
-        shown("message_bytes", _one(report.message_bytes)),
-        shown("sent_bytes", _one(report.total_volume_bytes)),
-        shown("time", time),
-    ]
-
-
-def _one(value: Any) -> float:
-    return float(np.asarray(value).reshape(-1)[0])

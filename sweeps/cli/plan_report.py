@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from overhead.evaluation import Evaluation, derive
-from overhead.memory.quantities import PARTS as MEMORY_PARTS
-from overhead.step.parts import PARTS
+from overhead.analysis import analyze
+from overhead.evaluation import Evaluation
 from sweeps import display
 from sweeps.bands import band_of, brief, change_by, percent, tie, written
 from sweeps.bands import memory_words as fitting
@@ -225,8 +225,7 @@ def answer_lines(answer: Answer, asked: Asked, given: Planned) -> Iterator[str]:
     best = answer.main[0]
     bodies: dict[str, Callable[[], Iterable[str]]] = {
         "reasons": lambda: _why(answer),
-        "parts": lambda: step_lines(best),
-        "memory": lambda: memory_lines(best),
+        **{name: partial(part_lines, name, answer, best.plan) for name in OF_ONE},
         "pareto": lambda: _front(answer),
         "changes": lambda: what_if_lines(answer.effects),
         "rejected": lambda: space_lines(answer),
@@ -250,6 +249,21 @@ def answer_lines(answer: Answer, asked: Asked, given: Planned) -> Iterator[str]:
     yield from _best(answer, given["top"] or count)
     yield from below
     yield from shown_sections(wanted, bodies)
+
+
+# Sections of one configuration.
+OF_ONE = ("parts", "memory", "communication", "overlap")
+
+
+def part_lines(name: str, answer: Answer, plan: Execution) -> Iterator[str]:
+    """Yield a section of a plan, as an analysis of it has it."""
+    from sweeps.cli.analysis_report import bodies_of
+
+    assert answer.found.space.plan is not None
+    job = Job(Sweep(""), answer.found.space.resolved, answer.found.space.plan, " ", ())
+    evaluation = Evaluation(plan.given, plan.labels)
+    with np.errstate(all="ignore"):
+        yield from bodies_of(job, evaluation, analyze(evaluation))[name]()
 
 
 def _splits_in_room(answer: Answer, taken: int) -> int:
@@ -655,39 +669,3 @@ def nothing_lines(answer: Answer, asked: Asked, show: Sequence[str]) -> Iterator
     yield from _searched(answer)
     if "rejected" in show:
         yield from space_lines(answer)
-
-
-def step_lines(detail: Detail) -> Iterator[str]:
-    """Yield a step by its parts, and the share of each."""
-    whole = detail["step_time"]
-    if not np.isfinite(whole):
-        yield "the step time is not known"
-        return
-    yield "step time by part"
-    rows = [
-        [display.words(name), shown(name, detail[name]), percent(detail[name] / whole)]
-        for name in PARTS
-        if detail[name] != 0.0
-    ]
-    yield from aligned([*rows, ["total", shown("step_time", whole), ""]])
-    yield ""
-
-
-def memory_lines(detail: Detail) -> Iterator[str]:
-    """Yield the peak memory by its parts."""
-    stages = detail.plan["pp"]
-    place = f", stage {detail['peak_memory_stage'] + 1:g} of {stages:g}" if stages > 1.0 else ""
-    yield f"peak memory by part{place}"
-    given = detail.plan.given
-    if stages > 1.0 and display.are_mixed(given):
-        said = display.kinds_of_stages(given, float(derive("order_holds", given)))
-        if said == display.MEAN_OF_KINDS:
-            yield f"  ({said})"
-    rows = []
-    for name in MEMORY_PARTS:
-        value = detail.values.get(f"peak_{name}", np.nan)
-        if value > 0.0:
-            rows.append([display.words(name), f"{value / 1e9:.2f} GB"])
-    peak, band = detail["peak_memory"], band_of("peak_memory", detail.values.get)
-    yield from aligned([*rows, ["total", f"{peak / 1e9:.2f} GB, {band}"]])
-    yield ""

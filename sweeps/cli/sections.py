@@ -38,6 +38,8 @@ OF_PLAN = (
     "reasons",
     "parts",
     "memory",
+    "communication",
+    "overlap",
     "pareto",
     "changes",
     "rejected",

@@ -79,9 +79,10 @@ def test_explain(cli: Runner) -> None:
     out = " ".join(cli("plan --model llama3-70b --gpus 64 --explain tp=8,pp=4,dp=2").out.split())
     assert "explained: tp 8, pp 4, dp 2;" in out
     for output in (
-        "step time by part",
-        "peak memory by part",
-        "communication per step",
+        "MFU (full attention FLOPs)",
+        "memory of the fullest GPU (stage 1 of 4)",
+        "communication of a step, nothing hidden",
+        "what communication hides behind",
         "compared with the recommended plan",
         "it loses in",
     ):
