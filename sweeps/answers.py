@@ -170,22 +170,48 @@ class Plan(Answer):
     @property
     def recommended(self) -> Execution | None:
         """The best plan at one point, such as ``recommended["tp"]``; None where none can run."""
-        return self.found.recommended
+        answer = self.found.answer
+        return None if answer is None else answer.recommended
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is recommended; where nothing can run, what would help."""
-        return self.found.reasons
+        answer = self.found.answer
+        if answer is None:
+            return ()
+        if answer.recommended is not None:
+            return answer.reasons
+        return tuple(f"{one.words}: {one.found.recommended.name}" for one in answer.remedies)
 
     @property
     def fallen(self) -> Mapping[str, int]:
         """How many plans fall for each reason."""
-        return self.found.fallen
+        answer = self.found.answer
+        return {} if answer is None else dict(answer.counts.fallen)
 
-    @property
+    @cached_property
     def sensitivity(self) -> xr.Dataset:
-        """What each constant that wasn't given moves the recommended plan by, at x0.9 and x1.1."""
-        return self.found.sensitivity
+        """What each constant that wasn't given moves the recommended plan by, at x0.9 and x1.1.
+
+        As `sweeps.sensitivity` gives it, with the plan that is then the best of those kept
+        (``lower_best``, ``upper_best``) and what the recommended one loses to it, as a share
+        (``lower_loss``, ``upper_loss``; NaN where it can't run).  The plans are ranked again, not
+        searched again.
+
+        Raises
+        ------
+        InputError
+            If no plan can run, or the question is one at many points.
+        """
+        from sweeps.search.answer import survival
+
+        answer = self.found.answer
+        if answer is None or answer.recommended is None:
+            allowed = "a question at one point that has an answer"
+            refuse("sensitivity", "..", "there is no recommended plan", allowed)
+        found = survival(answer)
+        command = ["sweeps.plan", "sensitivity"]
+        return found.own.result({}, found.columns(), command).dataset()
 
 
 class Page(Answer):

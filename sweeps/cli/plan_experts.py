@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from sweeps.bands import change_by
-from sweeps.cli.numbers import shown
 from sweeps.result import prose
 from sweeps.search.answer import Answer
 from sweeps.search.request import Execution
@@ -32,37 +31,12 @@ def expert_lines(answer: Answer) -> Iterator[str]:
 def _expert_words(answer: Answer) -> Iterator[str]:
     best = answer.main[0]
     plan = best.plan
-    names = (
-        "ep_dispatch_forward_count",
-        "ep_combine_forward_count",
-        "ep_dispatch_backward_count",
-        "ep_combine_backward_count",
-        "max_stage_moe_layers",
-        "num_micro_batches",
-        "dispatch_message_bytes",
-        "ep_dispatch_time",
-        "ep_communication_time",
-        "group_nodes",
-    )
-    (one,) = details([plan], names)
     experts = plan["experts"] / plan["ep"]
     split = f", each split over {plan['etp']:g}" if plan["etp"] > 1.0 else ", each whole"
     yield (
         f"a GPU holds {experts:g} of {plan['experts']:g} experts{split}; a token goes to "
         f"{plan['experts_per_token']:g}"
     )
-    layers = one["max_stage_moe_layers"] * one["num_micro_batches"]
-    if plan["ep"] > 1.0 and layers > 0.0:
-        there, back = (
-            sum(one[f"ep_{what}_{way}_count"] for what in ("dispatch", "combine")) / layers
-            for way in ("forward", "backward")
-        )
-        yield (
-            f"a layer has {there:g} all-to-alls in its forward and {back:g} in its backward, of "
-            f"{shown('message_bytes', one['dispatch_message_bytes'])} and "
-            f"{shown('time', one['ep_dispatch_time'])} each; of a step "
-            f"{shown('time', one['ep_communication_time'])}, nothing hidden"
-        )
     yield from _instead(answer, best)
 
 

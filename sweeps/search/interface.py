@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from overhead.frozen import frozen
@@ -16,13 +15,12 @@ from sweeps.search.answer import (
 )
 from sweeps.search.repair import Best
 from sweeps.search.request import (
-    Execution,
     Request,
 )
 from sweeps.spec.catalog import load_hardware
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 
 # Splits that a dataset of one point keeps, beside the Pareto front.
@@ -53,51 +51,6 @@ class Plans:
     tokens: float | None = None
     days: float | None = None
     splits: int = KEPT_SPLITS
-
-    @property
-    def recommended(self) -> Execution | None:
-        """The best plan of a question at one point; None where none can run."""
-        return None if self.answer is None else self.answer.recommended
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why it is recommended, in words; where nothing can run, what would help."""
-        if self.answer is None:
-            return ()
-        if self.answer.recommended is not None:
-            return self.answer.reasons
-        return tuple(
-            f"{remedy.words}: {remedy.found.recommended.name}" for remedy in self.answer.remedies
-        )
-
-    @property
-    def fallen(self) -> Mapping[str, int]:
-        """How many plans fall for each reason, of a question at one point."""
-        return {} if self.answer is None else dict(self.answer.counts.fallen)
-
-    @cached_property
-    def sensitivity(self) -> xr.Dataset:
-        """What each constant that wasn't given moves the recommended plan by, at x0.9 and x1.1.
-
-        As `sweeps.sensitivity` gives it, with the plan that is then the best of those kept
-        (``lower_best``, ``upper_best``) and what the recommended one loses to it, as a share
-        (``lower_loss``, ``upper_loss``; NaN where it can't run).  The plans are ranked again, not
-        searched again.
-
-        Raises
-        ------
-        InputError
-            If no plan can run, or the question is one at many points.
-        """
-        from sweeps.search.answer import survival
-
-        if self.answer is None or self.answer.recommended is None:
-            wrong = "there is no recommended plan"
-            allowed = "a question at one point that has an answer"
-            raise InputError(fault("sensitivity", "..", wrong, allowed))
-        found = survival(self.answer)
-        command = ["sweeps.plan", "sensitivity"]
-        return found.own.result({}, found.columns(), command).dataset()
 
     def result(
         self, given: Mapping[str, Any], *, formulas: str = "", command: Sequence[str] = ()

@@ -120,16 +120,13 @@ class TuningReport:
 
     def summary(self) -> str:
         """Return what people read."""
-        return "\n".join(self._lines()) + "\n"
+        lines = [self.verdict(), *self._about(), *self.reasons(), *self._assumed()]
+        return "\n".join(lines) + "\n"
 
     def screen(self) -> Iterator[str]:
         """Yield what a screen has: whether to overlap, the layers of the best size, the others."""
-        config = self.config
         yield self.verdict(listed=False)
-        how = f"predicted for {config.machine.name}" if self._predicted else "from traces"
-        yield f"  {config.model_name}: {how}, {config.precision}, {config.max_token_len} tokens"
-        yield f"  {self._counted()}"
-        yield ""
+        yield from self._about()
         rows = [one for one in self.candidates if one.case.tp_size == self.best.tp_size]
         if rows:
             table = [["layer", "pass", "saved (µs)", "speedup", "overlap (%)", "method", "SMs"]]
@@ -149,6 +146,14 @@ class TuningReport:
                 few = f"{', '.join(lines[:2])}{', ..' if len(lines) > 2 else ''}"
                 yield f"{title}: {len(lines)} ({few})"
 
+    def _about(self) -> Iterator[str]:
+        """Yield what was tuned, and how many cases there are."""
+        config = self.config
+        how = f"predicted for {config.machine.name}" if self._predicted else "from traces"
+        yield f"  {config.model_name}: {how}, {config.precision}, {config.max_token_len} tokens"
+        yield f"  {self._counted()}"
+        yield ""
+
     def reasons(self) -> Iterator[str]:
         """Yield each size's layers with the runner-up, the scaling, and what is to be known."""
         for choice in sorted(self.choices, key=lambda one: one.tp_size != self.best.tp_size):
@@ -160,9 +165,12 @@ class TuningReport:
 
     def defaults(self) -> Iterator[str]:
         """Yield what a prediction assumes, and every figure of the machine with its source."""
+        yield from self._assumed()
+        yield from self.config.machine.lines()
+
+    def _assumed(self) -> Iterator[str]:
         if self._predicted:
             yield from _listed("Assumed", list(ASSUMPTIONS))
-        yield from self.config.machine.lines()
 
     def _troubles(self) -> Iterator[tuple[str, Sequence[str]]]:
         """Yield what lacks, what failed and what is to be known, where there is any."""
@@ -231,22 +239,6 @@ class TuningReport:
         except InputError:  # such as a model without a vocabulary
             return None
         return float(job.program.evaluate()["pipeline_time"])
-
-    def _lines(self) -> Iterator[str]:
-        config = self.config
-        yield self.verdict()
-        how = f"predicted for {config.machine.name}" if self._predicted else "from traces"
-        yield f"TP overlap of {config.model_name}: {how}, {config.precision}"
-        yield (
-            f"  hidden {config.hidden_size}, MLP {config.ffn_hidden_size}, heads "
-            f"{config.num_attention_heads}, kv heads {config.num_kv_heads} of "
-            f"{config.head_size}; {config.max_token_len} tokens"
-        )
-        yield f"  {self._counted()}"
-        yield ""
-        yield from self.reasons()
-        if self._predicted:
-            yield from _listed("Assumed", list(ASSUMPTIONS))
 
     def _counted(self) -> str:
         grid = [r for r in self.results if r.case.tp_size > 1 and not r.refined]
