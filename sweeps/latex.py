@@ -40,7 +40,7 @@ def latex(expression: str) -> str:
 
 def _latex(node: ast.expr, outer: int) -> str:
     match node:
-        case ast.Constant(value=value):
+        case ast.Constant(value=int(value) | float(value)):
             return f"{value:.12g}"
         case ast.Name(id=name):
             return VOCABULARY[name].symbol if name in VOCABULARY else rf"\mathrm{{{name}}}"

@@ -23,7 +23,6 @@ from sweeps.validate.scores import (
     Score,
     error_lines,
     score,
-    score_lines,
     scores_by,
     skipped_lines,
 )
@@ -118,8 +117,7 @@ def _class_table(
     records: Sequence[Record], outside: Mapping[str, Sequence[Record]]
 ) -> Iterator[str]:
     """Yield the errors of sources outside the fit, and of the classes that matter most."""
-    heads = ("runs", "MAPE", "median", "P90", "bias", "held out", "inside")
-    table = [["Errors (%)", *heads]]
+    table = [["Errors (%)", *HEADS]]
     table += [["Outside the fit: step time"]] if any(outside.values()) else []
     few = len({run.case.source for run in outside["step_time"]}) <= MOST
     for kind, runs in outside.items():
@@ -134,8 +132,11 @@ def _class_table(
     yield from aligned(table, indent="")
 
 
+HEADS = ("runs", "MAPE", "median", "P90", "bias", "held out", "inside")
+
+
 def _class_row(name: str, one: Score) -> list[str]:
-    errors = (one.mape, one.median, one.p90, one.bias, one.without_source[0])
+    errors = (one.mape, one.median, one.p90, one.bias, one.without_source)
     cells = [
         "-" if math.isnan(error) else f"{100.0 * error:{'+' * (index == 3)}.1f}"
         for index, error in enumerate(errors)
@@ -236,8 +237,9 @@ def _score_tables(records: Sequence[Record], by: str) -> Iterator[str]:
     for kind, words in WORDS.items():
         own = [record for record in records if record.case.kind == kind]
         if own:
-            yield f"{words} by {by}; held out: mean, median"
-            yield from score_lines(by, scores_by(own, by))
+            table = [[f"{words} by {by}: errors (%)", *HEADS]]
+            table += [_class_row(name, one) for name, one in scores_by(own, by).items()]
+            yield from aligned(table, indent="")
             yield ""
 
 

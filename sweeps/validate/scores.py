@@ -97,8 +97,7 @@ class Score:
     median: float  # Of the errors' sizes
     p90: float  # Of the errors' sizes
     bias: float  # Mean of the signed errors
-    without_model: tuple[float, float]  # Mean and median without the own model; NaN without any
-    without_source: tuple[float, float]  # Mean and median without the own source; NaN without any
+    without_source: float  # Mean size without the own source; NaN without any
     within: float  # Share of the rows with a band whose measurement lies inside it; NaN without any
 
 
@@ -138,22 +137,16 @@ def score(records: Sequence[Record]) -> Score:
     errors = np.array([record.error for record in records])
     sizes = np.abs(errors)
     inside = [within for record in records if (within := record.within) is not None]
+    held = [abs(one) for record in records if not math.isnan(one := record.without_source)]
     return Score(
         len(records),
         float(np.mean(sizes)),
         float(np.median(sizes)),
         float(np.percentile(sizes, 90.0)),
         float(np.mean(errors)),
-        _sizes([record.without_model for record in records]),
-        _sizes([record.without_source for record in records]),
+        float(np.mean(held)) if held else math.nan,
         float(np.mean(inside)) if inside else math.nan,
     )
-
-
-def _sizes(errors: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and the median of errors' sizes, of those that there are."""
-    sizes = [abs(error) for error in errors if not math.isnan(error)]
-    return (float(np.mean(sizes)), float(np.median(sizes))) if sizes else (math.nan, math.nan)
 
 
 def scores_by(records: Iterable[Record], by: str) -> dict[str, Score]:
@@ -164,29 +157,6 @@ def scores_by(records: Iterable[Record], by: str) -> dict[str, Score]:
         for key in case.classes if by == "class" else (getattr(case, by),):
             groups.setdefault(key, []).append(record)
     return {key: score(groups[key]) for key in sorted(groups)}
-
-
-def score_lines(heading: str, scores: Mapping[str, Score]) -> Iterator[str]:
-    """Yield errors as a table for a terminal."""
-    titles = [heading, "rows", "MAPE", "median", "p90", "bias"]
-    fitted = any(not math.isnan(one.without_source[0]) for one in scores.values())
-    table = [[*titles, *(("held out by model", "by source") if fitted else ()), "inside"]]
-    for name, one in scores.items():
-        cells = [_percent(value) for value in (one.mape, one.median, one.p90)]
-        cells.append(_percent(one.bias, "+"))
-        if fitted:
-            pairs = (one.without_model, one.without_source)
-            cells += [
-                "-" if math.isnan(mean) else f"{100.0 * mean:.1f}, {100.0 * median:.1f} %"
-                for mean, median in pairs
-            ]
-        within = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f} %"
-        table.append([name, f"{one.rows}", *cells, within])
-    yield from aligned(table, indent="")
-
-
-def _percent(value: float, sign: str = "") -> str:
-    return f"{100.0 * value:{sign}.1f} %"
 
 
 def skipped_lines(skipped: Sequence[Skipped], *, every: bool = False) -> Iterator[str]:

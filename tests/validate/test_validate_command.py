@@ -43,7 +43,7 @@ def test_report_of_shipped_memory(cli: Runner) -> None:
     assert "fine-tuning" in done.out
     assert "Unknown settings (rows)" in done.out
     assert "More: --show" not in done.out
-    output = next(line for line in done.out.splitlines() if line.startswith("simumax_b200"))
+    output = next(line for line in done.out.splitlines() if line.startswith("  simumax_b200"))
     assert int(output.split()[1]) == 15
 
 
