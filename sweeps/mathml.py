@@ -127,12 +127,10 @@ def _fenced(inside: list[str], left: str, right: str) -> str:
 def _cases(inside: list[str]) -> str:
     """Return a value with its condition above another, in place of a line."""
     at, other = inside.index(_IF), inside.index(_ELSE)
+    value, condition, rest = inside[:at], inside[at + 1 : other - 1], inside[other + 1 :]
     rows = (
-        (inside[:at], _IF, inside[at + 1 : other - 1]),  # Without the comma
-        (inside[other + 1 :], _ELSE, []),
+        f"<mtd>{_row(value)}</mtd><mtd>{_IF}{_row(condition)}</mtd>",
+        f"<mtd>{_row(rest)}</mtd><mtd>{_ELSE}</mtd>",
     )
-    cells = "".join(
-        f"<mtr><mtd>{_row(value)}</mtd><mtd>{word}{_row(condition)}</mtd></mtr>"
-        for value, word, condition in rows
-    )
+    cells = "".join(f"<mtr>{row}</mtr>" for row in rows)
     return f"<mrow><mo>{{</mo><mtable>{cells}</mtable></mrow>"
