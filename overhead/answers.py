@@ -38,10 +38,14 @@ class Answer:
         What goes one way, and what is free with its reason.
     nearly : mapping of str to Bent
         Inputs with which it goes one way but for little.
+    where : tuple of str
+        Two quantities of which the first is the smaller one where all this holds; empty where it
+        holds everywhere.
     """
 
     law: Law
     nearly: Mapping[str, Bent]
+    where: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -65,6 +69,8 @@ class Answer:
             listed = f"{', '.join(names)}, but for at most {bent.most:.0%}"
             yield f"never {never} with {listed}: {bent.reason}"
         yield f"independent of all else in {TABLE.name}"
+        if self.where:
+            yield f"all of these where {' < '.join(self.where)}"
 
 
 def _nearly(text: str) -> dict[str, Bent]:
@@ -91,7 +97,8 @@ def answers() -> Mapping[str, Answer]:
             if twice := nearly.keys() & {*law.moving, *law.free}:
                 message = f"{row['answer']}: {', '.join(sorted(twice))} has two laws"
                 raise ValueError(message)
-            found |= dict.fromkeys(row["answer"].split(), Answer(law, nearly))
+            where = tuple(row["where"].split(" < ")) if row["where"] else ()
+            found |= dict.fromkeys(row["answer"].split(), Answer(law, nearly, where))
     return found
 
 

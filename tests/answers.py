@@ -149,8 +149,12 @@ class Answers:
         self.base = base
         self.values = {n: np.broadcast_to(found[n], shape[0] * count).reshape(shape) for n in found}
 
-    def of(self, quantity: str, name: str) -> tuple[Array, Array]:
-        """Return by how much the answer moves, a row a way; and where it is more than rounding."""
+    def of(self, quantity: str, name: str, where: tuple[str, ...] = ()) -> tuple[Array, Array]:
+        """Return by how much the answer moves, a row a way; and where it is more than rounding.
+
+        With two quantities in `where`, only plans count of which the first is the smaller one,
+        before and after.
+        """
         first = 1
         for other, ways in self.moved.items():
             if other == name:
@@ -160,6 +164,10 @@ class Answers:
         before, after = values[0], values[first : first + len(self.moved[name])]
         up = np.stack(self.moved[name]) > self.base[name]
         known = up & np.isfinite(before) & np.isfinite(after)
+        if where:
+            smaller, larger = (self.values[each] for each in where)
+            holds = smaller < larger
+            known &= holds[0] & holds[first : first + len(after)]
         with np.errstate(invalid="ignore"):
             large = np.maximum(abs(before), abs(after)) * ROUNDING
             return after - before, known & (abs(after - before) > large)

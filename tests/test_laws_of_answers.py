@@ -66,7 +66,7 @@ def asked(case: Case) -> Answers:
 
 def strays(values: Answers, law: Answer, quantity: str, name: str) -> str:
     """Return in what way an answer moves that its law excludes; empty where it holds."""
-    change, moves = values.of(quantity, name)
+    change, moves = values.of(quantity, name, law.where)
     way = law.way(name)
     rises, falls = moves & (change > 0.0), moves & (change < 0.0)
     if way == "flat":
@@ -93,7 +93,7 @@ def strays(values: Answers, law: Answer, quantity: str, name: str) -> str:
 
 def told(case: Case, values: Answers, quantity: str, name: str, said: str) -> str:
     """Return what is wrong, and a command for each plan that shows it side by side."""
-    change, moves = values.of(quantity, name)
+    change, moves = values.of(quantity, name, LAWS[quantity].where)
     lines = [f"{quantity} {said} with {name}"]
     for way, row in np.argwhere(moves)[:4]:
         at = [float(values.base[name][row]), float(values.moved[name][way][row])]
