@@ -75,9 +75,10 @@ def wide_classes(
     # Runs to compare with force their routing even.
     unequal = expert_load_imbalance > 1.0
     return [
+        # The widest at both ends, wherever it was.
+        ("experts_bare", routed & (given_options == 0.0)),
         ("far", unknown | (routed & (elsewhere | limited | unequal))),
         ("limited", limited),
-        ("experts_bare", routed & (given_options == 0.0)),
         ("few_runs", few),
     ]
 
@@ -131,9 +132,9 @@ def offloaded(classes: Callable[..., Classes]) -> Callable[..., Classes]:
     """Return classes with states in host memory, which no run has shown: few runs at best."""
 
     def kernel(optimizer_offload: Array, parameter_offload: Array, *known: Array) -> Classes:
-        far, limited, bare, (few, where), *others = classes(*known)
+        bare, far, limited, (few, where), *others = classes(*known)
         away = (optimizer_offload > 0.0) | (parameter_offload > 0.0)
-        return [far, limited, bare, (few, where | away), *others]
+        return [bare, far, limited, (few, where | away), *others]
 
     return kernel
 

@@ -28,7 +28,7 @@ USUAL = {
 }
 Kernel = Callable[..., np.ndarray]
 NAMES = (
-    *("far", "limited", "experts_bare", "few_runs", "experts", "tpu", "megatron_nodes_told"),
+    *("experts_bare", "far", "limited", "few_runs", "experts", "tpu", "megatron_nodes_told"),
     *("megatron_nodes", "megatron_node_told", "megatron_node", "other_nodes", "other_node"),
     "adapters",
 )
@@ -64,11 +64,13 @@ def class_of(classes: Callable[..., bands.Classes], **given: float) -> str:
         ({"unknown_slowdown": 0.5}, "limited"),
         ({"experts": 1.0}, "experts_bare"),
         ({"experts": 1.0, "given_options": 1.0}, "experts"),
-        ({"experts": 1.0, "unknown_slowdown": 0.5}, "far"),
+        ({"experts": 1.0, "given_options": 1.0, "unknown_slowdown": 0.5}, "far"),
+        ({"experts": 1.0, "unknown_slowdown": 0.5}, "experts_bare"),
         ({"experts": 1.0, "given_options": 1.0, "expert_load_imbalance": 1.1}, "far"),
         ({"expert_load_imbalance": 1.1}, "megatron_nodes"),
-        ({"experts": 1.0, "device_kind": bands.TPU}, "far"),
-        ({"experts": 1.0, "software_kind": bands.TORCH_FSDP}, "far"),
+        ({"experts": 1.0, "device_kind": bands.TPU}, "experts_bare"),
+        ({"experts": 1.0, "given_options": 1.0, "device_kind": bands.TPU}, "far"),
+        ({"experts": 1.0, "given_options": 1.0, "software_kind": bands.TORCH_FSDP}, "far"),
     ],
 )
 def test_the_class_of_a_step(given: dict[str, float], name: str) -> None:
