@@ -170,11 +170,10 @@ def test_what_running_takes_is_laid_beside_what_was_published(cli: Runner) -> No
             "mean_time_between_failures spare_nodes goodput node_dc_power token_energy".split()
         )
     }
-    assert sum(map(len, by.values())) == len(rows) == 21
+    assert sum(map(len, by.values())) == len(rows) == 24
     for row in rows:
         assert row["error"] == pytest.approx(row["predicted"] / row["measured"] - 1.0)
         assert row["source_ref"]
-    assert all(abs(row["error"]) < 0.3 for row in by["mean_time_between_failures"])
     # Of 99 % of the time no fleet was short, and not a third too many would stand ready.
     assert all(0.0 <= row["error"] < 0.33 for row in by["spare_nodes"])
     assert all(abs(row["error"]) < 0.06 for row in by["goodput"])
@@ -182,7 +181,7 @@ def test_what_running_takes_is_laid_beside_what_was_published(cli: Runner) -> No
     assert all(abs(row["error"]) < 0.05 for row in gpt3)
     assert all(abs(row["error"]) < 0.1 for row in by["node_dc_power"])
     report = cli("validate running --show rows").out
-    assert report.startswith("Running: 11 of 21 rows are within 10 %")
+    assert report.startswith("Running: 11 of 24 rows are within 10 %")
     assert "Average node power, DC side (kW): MAPE " in report
     assert "node_dc_power: 4 rows, MAPE" in report
     cli("validate running --plot --output a.nc")
@@ -196,8 +195,25 @@ def test_what_running_takes_is_laid_beside_what_was_published(cli: Runner) -> No
         assert words in Path(f"a-{name}.svg").read_text(encoding="utf-8")
     goodput = next(row for row in by["goodput"] if "405b" in row["given"])
     assert goodput["measured"] == 0.9
-    assert cli("validate running --strict --bound 40%").code == 0
+    assert cli("validate running --strict --bound 200%").code == 0
     assert cli("validate running --strict", fine=False).code == 1
+
+
+@pytest.mark.thorough
+def test_fleets_fail_at_different_rates(cli: Runner) -> None:
+    """A vendor's best interval, GPUs alone, and restarts of any cause are far from Llama 3's."""
+    others = ("F0155", "N0467", "N0468")
+    intervals = {
+        row["row_id"]: row["error"]
+        for row in cli("validate running --json").records
+        if row["quantity"] == "mean_time_between_failures"
+    }
+    assert [round(intervals.pop(name), 1) for name in others] == [-0.7, -0.2, 1.0]
+    assert all(abs(error) < 0.3 for error in intervals.values())
+    text = find_csv("running", "TABLE", ["running"]).read_text(encoding="utf-8")
+    kept = [line for line in text.splitlines(keepends=True) if not line.startswith(others)]
+    Path("most.csv").write_text("".join(kept), encoding="utf-8")
+    assert cli("validate most.csv --strict --bound 40%").code == 0
 
 
 @pytest.mark.thorough
