@@ -25,7 +25,7 @@ from sweeps.site.guide import FOLDER, INDEX, Page, body_of, guide_pages
 from sweeps.site.jobs import first_screen, printed_by, terminal
 from sweeps.site.markdown import Block, anchor, blocks, inline, to_html
 from sweeps.spec.names import OTHER_NAMES
-from tests.benchmarks.conftest import SEEN, limit_of
+from tests.benchmarks.conftest import BULK, SEEN, limit_of
 from tests.maintenance.references import algorithm_table
 from tests.tables import examples
 from tests.test_words import BANNED
@@ -190,10 +190,20 @@ def speed_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def bulk_table() -> str:
+    """Return the same of bulk work, with what other calculators take."""
+    lines = ["| work, by | aim | seen | passes up to | others |", "| --- | --- | --- | --- | --- |"]
+    for name, row in BULK.items():
+        limit = f"{limit_of(name):.3g}"
+        lines.append(f"| {name} | {row['aim']} | {row['seen']} | {limit} | {row['peers']} |")
+    return "\n".join(lines) + "\n"
+
+
 @pytest.mark.parametrize(
     ("name", "mark", "make"),
     [
         ("develop", "<!-- speed: tests/benchmarks/seen.csv -->\n", speed_table),
+        ("develop", "<!-- speed: tests/benchmarks/bulk.csv -->\n", bulk_table),
         ("algorithms", "<!-- algorithms: overhead/collectives -->\n", algorithm_table),
         ("accuracy", "<!-- bands: specs/measured/bands.toml -->\n", band_table),
     ],

@@ -104,7 +104,7 @@ def processes(count: int) -> Pool:
 
 def _computed(task: tuple[str, str, str], blocks: list[int], count: int) -> Iterator[int]:
     folder, digest, output = task
-    waiting = iter(blocks)
+    waiting = iter(_in_runs(blocks, count))
     executor = ProcessPoolExecutor(
         min(count, len(blocks)), get_context(_start()), initializer=_begin, initargs=(sys.path,)
     )
@@ -121,6 +121,17 @@ def _computed(task: tuple[str, str, str], blocks: list[int], count: int) -> Iter
     finally:
         # Ctrl-C isn't for the processes: those blocks that they have begun become files.
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _in_runs(blocks: list[int], count: int) -> Iterator[int]:
+    """Yield blocks of as many runs as there are processes, in turns.
+
+    So each process has neighbors, mostly: these share what blocks keep for the next one.
+    """
+    length = -(-len(blocks) // count)
+    runs = [blocks[first : first + length] for first in range(0, len(blocks), length)]
+    for several in itertools.zip_longest(*runs):
+        yield from (index for index in several if index is not None)
 
 
 def _start() -> str:

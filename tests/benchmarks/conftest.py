@@ -8,24 +8,31 @@ from pathlib import Path
 import pytest
 
 RATIOS: list[tuple[str, float, float, str]] = []
+
+
+def _rows(name: str) -> dict[str, dict[str, str]]:
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as rows:
+        return {row["ratio"]: row for row in csv.DictReader(rows)}
+
+
 # Ratios that are a gate: what each one aims at, and what was seen last (median, by CPU time).
-SEEN_FILE = Path(__file__).with_name("seen.csv")
-with SEEN_FILE.open(encoding="utf-8", newline="") as _rows:
-    SEEN = {row["ratio"]: row for row in csv.DictReader(_rows)}
+SEEN, BULK = _rows("seen.csv"), _rows("bulk.csv")
+GATES = SEEN | BULK
 # How far medians of few pairs were from one another on a machine that others use, too.
 NOISE = 1.6
 
 
 def aim_of(what: str) -> float:
     """Return what a ratio aims at."""
-    return float(SEEN[what]["aim"])
+    return float(GATES[what]["aim"])
 
 
 def limit_of(what: str) -> float:
     """Return up to what a ratio passes; infinite where it is no gate."""
-    if what not in SEEN:
+    if what not in GATES:
         return float("inf")
-    return NOISE * max(aim_of(what), float(SEEN[what]["seen"]))
+    row = GATES[what]
+    return float(row.get("noise", NOISE)) * max(aim_of(what), float(row["seen"]))
 
 
 def best_of(rounds: int, *works: Callable[[], object]) -> list[float]:

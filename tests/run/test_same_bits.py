@@ -77,6 +77,15 @@ def test_however_processes_start(
     assert (tmp_path / "x.nc").read_bytes() == whole(large)
 
 
+def test_each_process_has_a_run_of_blocks_and_every_block_comes_once() -> None:
+    assert list(processes_module._in_runs([1, 2, 4, 5, 8], 2)) == [1, 5, 2, 8, 4]
+    for blocks, count in itertools.product(range(12), range(1, 6)):
+        found = list(processes_module._in_runs(list(range(blocks)), count))
+        assert sorted(found) == list(range(blocks))
+        runs = -(-blocks // -(-blocks // count)) if blocks else 0
+        assert found[:runs] == [-(-blocks // count) * run for run in range(runs)]
+
+
 def test_processes_are_copies_where_that_is_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(threads: int, platform: str, *modules: str) -> str:
         with monkeypatch.context() as patch:
