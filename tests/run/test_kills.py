@@ -213,16 +213,15 @@ def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) 
     one.communicate(timeout=HANG_SECONDS)
 
 
-# A process whose copy lives on: it tells the copy's number while it holds a lock, and waits.
+# A process whose copy lives on: the copy tells its number while the process holds a lock.
 COPIED = """
 import os, sys
 from pathlib import Path
 from sweeps.store.publish import hold
 
 with hold(Path(sys.argv[1])):
-    process = os.fork()
-    if process:
-        print(process, flush=True)
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
     sys.stdin.readline()
 """
 

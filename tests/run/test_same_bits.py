@@ -79,10 +79,10 @@ def test_however_processes_start(
 
 def test_each_process_has_a_run_of_blocks_and_every_block_comes_once() -> None:
     assert list(processes_module._in_runs([1, 2, 4, 5, 8], 2)) == [1, 5, 2, 8, 4]
-    for blocks, count in itertools.product(range(12), range(1, 6)):
+    for blocks, count in itertools.product(range(1, 12), range(1, 6)):
         found = list(processes_module._in_runs(list(range(blocks)), count))
         assert sorted(found) == list(range(blocks))
-        runs = -(-blocks // -(-blocks // count)) if blocks else 0
+        runs = -(-blocks // -(-blocks // count))
         assert found[:runs] == [-(-blocks // count) * run for run in range(runs)]
 
 
