@@ -28,7 +28,7 @@ from sweeps.cli.plan_question import CALCULATED, Asked
 from sweeps.cli.progress import Progress
 from sweeps.cli.save import check_folder, save, save_option
 from sweeps.cli.sections import OF_PLAN, show_options
-from sweeps.cli.typed import flag_of, flags_of, folders_of
+from sweeps.cli.typed import flag_of, flags_of, folders_of, refuse_given
 from sweeps.cli.write import Output
 from sweeps.errors import fault, tell_all
 from sweeps.measured_step import CLOCK, MEASURED_STEP, add_clock
@@ -391,13 +391,13 @@ def _one(request: Request, asked: Asked, given: Planned) -> int:
     if asked.explain:
         from sweeps.cli.plan_explain import explain
 
-        _refuse(given, UNEXPLAINED, "says nothing of one plan that is explained", "leave it out")
+        refuse_given(UNEXPLAINED, "says nothing of one plan that is explained", "leave it out")
         return explain(request, asked, given)
     out = Output(given, "plan-sensitivity" if given["sensitivity"] else "plan")
     if given["sensitivity"]:
-        _refuse(given, UNMOVED, "is not in what constants move", "one of the two")
+        refuse_given(UNMOVED, "is not in what constants move", "one of the two")
     if out.programs:
-        _refuse(given, ("lost_nodes", "show"), "is on screen, not in records", "one of the two")
+        refuse_given(("lost_nodes", "show"), "is on screen, not in records", "one of the two")
     out.checked()
     check_folder(given)
     progress = Progress("searching")
@@ -432,25 +432,14 @@ UNEXPLAINED = (
     "show",
     "top",
     "save",
-    "csv",
-    "json",
+    "as_csv",
+    "as_json",
     "output",
     "plot",
     "overwrite",
     "compress",
     "digits",
 )
-
-
-def _refuse(given: Planned, names: Sequence[str], wrong: str, allowed: str) -> None:
-    """Refuse those of some options that are given: they would do nothing."""
-    values = {name: given.get(name, given.get(f"as_{name}")) for name in names}
-    faults = [
-        fault(flag_of(name), "set" if value is True else value, wrong, allowed)
-        for name, value in values.items()
-        if value not in (None, False, ())
-    ]
-    tell_all(faults)
 
 
 def _many(request: Request, asked: Asked, given: Planned) -> int:
@@ -466,7 +455,7 @@ def _many(request: Request, asked: Asked, given: Planned) -> int:
         "verbose",
         "save",
     )
-    _refuse(given, one, "is for one point, and there are many", "one value for every argument")
+    refuse_given(one, "is for one point, and there are many", "one value for every argument")
     out = Output(given, "plan").checked()
     progress = Progress("searching")
     best = best_at(request, progress)

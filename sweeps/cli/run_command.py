@@ -36,11 +36,11 @@ from sweeps.cli.sections import (
     wanted_sections,
     wrapped,
 )
-from sweeps.cli.typed import Command, folder_option, folders_of
+from sweeps.cli.typed import Command, folder_option, folders_of, refuse_given
 from sweeps.cli.write import Output
 from sweeps.display import of_records
 from sweeps.engine.grid import FLAGS, STATUS
-from sweeps.errors import InputError, RunError, fault, nearest, needs, refuse, tell_all
+from sweeps.errors import InputError, RunError, nearest, needs, refuse
 from sweeps.impossible import impossible_rows
 from sweeps.job import Job, bounds_of, prepare
 from sweeps.plots.data import subject_of
@@ -123,7 +123,7 @@ def command(spec: str | None, **given: Unpack[Given]) -> int:
     if is_study(found):
         from sweeps.cli.hops_command import run_study
 
-        _check_of_study(given)
+        refuse_given(OF_SWEEPS, "is of a sweep of formulas, and this is a study of hops")
         return run_study(found, {**given, "plot": given["plot"] is not False})
     folders = folders_of(given)
     sweep, text = load_sweep(found, given["settings"], folders)
@@ -170,28 +170,8 @@ def _shipped() -> Iterator[str]:
 
 def _sensitivity(job: Any, given: Given, name: str) -> int:
     """Say what constants move a reduction's result, or the quantity of a single cell, by."""
-    idle = {
-        "page": False,
-        "dry_run": False,
-        "workers": 0,
-        "scheduler": None,
-        "resume": False,
-        "asserts": (),
-        "kind": None,
-    }
-    wrong = "is of the sweep itself"
-    every: Options = given
-    faults = [
-        fault(
-            "--assert" if option == "asserts" else f"--{option}".replace("_", "-"),
-            every[option],
-            wrong,
-            "leave it out beside --sensitivity",
-        )
-        for option, usual in idle.items()
-        if every[option] != usual
-    ]
-    tell_all(faults)
+    idle = ("page", "dry_run", "workers", "scheduler", "resume", "asserts", "kind")
+    refuse_given(idle, "is of the sweep itself", "leave it out beside --sensitivity")
     asked = str(given["sensitivity"])
     own = {reduction.name: reduction for reduction in job.sweep.reductions}
     if asked not in own and job.program.grid.cells > 1:
@@ -270,36 +250,19 @@ def _check_options(given: Given) -> None:
             refuse("--dry-run", "set", f"{option} {wrong}", allowed)
 
 
-# What is of sweeps of formulas alone, and what it is where nothing is said.
-OF_SWEEPS = {
-    "settings": (),
-    "verbose": False,
-    "show": (),
-    "max_memory": "2GiB",
-    "resume": False,
-    "workers": 0,
-    "scheduler": None,
-    "formulas": (),
-    "page": False,
-    "sensitivity": None,
-}
-
-
-def _check_of_study(given: Given) -> None:
-    """Refuse what does nothing to a study, which has a way of its own."""
-    flags = {"settings": "--set"}
-    every: Options = given
-    faults = [
-        fault(
-            flags.get(name, f"--{name.replace('_', '-')}"),
-            every[name],
-            "is of a sweep of formulas, and this is a study of hops",
-            "leave it out",
-        )
-        for name, usual in OF_SWEEPS.items()
-        if every[name] != usual
-    ]
-    tell_all(faults)
+# What is of sweeps of formulas alone: a study has a way of its own.
+OF_SWEEPS = (
+    "settings",
+    "verbose",
+    "show",
+    "max_memory",
+    "resume",
+    "workers",
+    "scheduler",
+    "formulas",
+    "page",
+    "sensitivity",
+)
 
 
 def dry_run(job: Any, given: Given) -> Iterator[str]:

@@ -16,9 +16,9 @@ import click
 from sweeps.cli.given import Given, Options, texts_of
 from sweeps.cli.options import output_options
 from sweeps.cli.sections import OF_TUNE, further_lines, show_options, wanted_sections
-from sweeps.cli.typed import Command, folders_of
+from sweeps.cli.typed import Command, folders_of, refuse_given
 from sweeps.cli.write import Output
-from sweeps.errors import Faults, fault, needs, refuse, tell_all
+from sweeps.errors import Faults, needs, refuse
 from sweeps.plots.breakdown import draw_tuning
 from sweeps.result import csv_lines
 from sweeps.spec.catalog import load_model
@@ -281,22 +281,13 @@ INSTEAD: dict[str, set[str]] = {
 
 def _refuse_idle(given: Given) -> None:
     """Refuse options that would do nothing beside one that takes the place of a tuning."""
-    context = click.get_current_context()
     every: Options = given
     mode = next((name for name in INSTEAD if every[name] is not None), None)
-    flags = {param.name: param.opts[0] for param in context.command.params if param.name}
-    idle = {"flags"} if mode is None else {*flags} - INSTEAD[mode] - {mode}
-    options = [
-        name
-        for name in flags
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-    ]
-    wrong, allowed = f"is not of {flags[mode or 'validate']}", "leave it out"
     if mode is None:
-        wrong, allowed = "is what --validate checks for", "--validate FILE, too"
-    shown = {name: "set" if every[name] is True else every[name] for name in options}
-    faults = [fault(flags[name], shown[name], wrong, allowed) for name in options if name in idle]
-    tell_all(faults)
+        refuse_given(("flags",), "is what --validate checks for", "--validate FILE, too")
+    else:
+        idle = every.keys() - INSTEAD[mode] - {mode}
+        refuse_given(idle, f"is not of {_flags(mode)[0]}")
 
 
 def _validate(path: Path, given: Given) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -133,6 +133,20 @@ def folders_of(given: OfFolders, option: Folder = "hardware_folder") -> list[Pat
 def typed_or(ctx: click.Context, option: click.Option) -> str:
     """Return the name by which an option was typed, or its first one."""
     return str(ctx.meta.get(TYPED, {}).get(option.name, option.opts[0]))
+
+
+def refuse_given(names: Collection[str], wrong: str, allowed: str = "leave it out") -> None:
+    """Refuse those of the command's options that are given, and would do nothing."""
+    context = click.get_current_context()
+    faults = []
+    for option in context.command.get_params(context):
+        name, value = str(option.name), context.params.get(str(option.name))
+        usual = (None, False, (), option.get_default(context))
+        if isinstance(option, click.Option) and name in names and value not in usual:
+            shown = ", ".join(value) if isinstance(value, tuple) else value
+            shown = "set" if value is True else shown
+            faults.append(fault(typed_or(context, option), shown, wrong, allowed))
+    tell_all(faults)
 
 
 def occurrences(

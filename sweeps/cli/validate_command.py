@@ -10,10 +10,10 @@ import click
 
 from overhead.quantity import VOCABULARY
 from sweeps.asked import command_line
-from sweeps.cli.given import Given, Options
+from sweeps.cli.given import Given
 from sweeps.cli.options import result_options
 from sweeps.cli.sections import OF_VALIDATE, show_options, wanted_sections
-from sweeps.cli.typed import Command, folder_option, folders_of
+from sweeps.cli.typed import Command, folder_option, folders_of, refuse_given
 from sweeps.cli.validate_report import (
     collective_lines,
     preset_screen,
@@ -94,13 +94,13 @@ def command(tables: tuple[str, ...], **given: Unpack[Given]) -> int:
     of the layers lose at most 2 %.
     """
     if any(_heads(table, *_OPERATION) for table in tables):
-        _refuse(given, ("rules", "bound", "strict"), "is not of a table of operations")
+        refuse_given(("rules", "bound", "strict"), "is not of a table of operations")
         return _collectives(tables, given)
     if any(table == USERBUFFERS or _heads(table, "preset", "layer") for table in tables):
-        _refuse(given, ("rules",), "is not of a table of presets")
+        refuse_given(("rules",), "is not of a table of presets")
         return _presets(tables, given)
     if any(table in RUNNING or _heads(table, "quantity", "given") for table in tables):
-        _refuse(given, ("rules",), "is not of a table of what running takes")
+        refuse_given(("rules",), "is not of a table of what running takes")
         return _running(tables, given)
     if any(_is_of_plans(table, str(given["kind"])) for table in tables):
         wrong = "has plans, which are no measurements"
@@ -110,7 +110,7 @@ def command(tables: tuple[str, ...], **given: Unpack[Given]) -> int:
         )
         refuse("TABLE", ", ".join(tables), wrong, allowed)
     if not given["strict"]:
-        _refuse(given, ("bound",), "is what --strict allows", "--strict, too")
+        refuse_given(("bound",), "is what --strict allows", "--strict, too")
     bound = bound_of(given, 0.1)
     out = Output(given, "validate").checked()
     records, skipped = _compared(tables or TABLES, given)
@@ -122,16 +122,6 @@ def command(tables: tuple[str, ...], **given: Unpack[Given]) -> int:
 
 def _wanted(given: Given) -> tuple[str, ...]:
     return wanted_sections(given, OF_VALIDATE)
-
-
-def _refuse(
-    given: Options, names: Sequence[str], wrong: str, allowed: str = "leave it out"
-) -> None:
-    """Refuse options that would do nothing."""
-    values = {name: given[name] for name in names if given[name]}
-    if values:
-        shown = {name: "set" if value is True else value for name, value in values.items()}
-        raise InputError([fault(f"--{name}", one, wrong, allowed) for name, one in shown.items()])
 
 
 def bound_of(given: Given, usual: float) -> float:
@@ -337,7 +327,7 @@ def _running(tables: Sequence[str], given: Given) -> int:
         wrong = "a table of what running takes has neither classes nor kinds, and comes alone"
         refuse("TABLE", ", ".join(tables), wrong, "sweeps validate running")
     if not given["strict"]:
-        _refuse(given, ("bound",), "is what --strict allows", "--strict, too")
+        refuse_given(("bound",), "is what --strict allows", "--strict, too")
     bound = bound_of(given, 0.1)
     out = Output(given, "validate").checked()
 
@@ -388,7 +378,7 @@ def _presets(tables: Sequence[str], given: Given) -> int:
     if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
         wrong = "a table of presets has neither classes nor kinds, and comes alone"
         refuse("TABLE", ", ".join(tables), wrong, "sweeps validate userbuffers")
-    _refuse(given, ("bound",), "is not of a table of presets: 2 % in 95 % of the layers")
+    refuse_given(("bound",), "is not of a table of presets: 2 % in 95 % of the layers")
     out = Output(given, "validate").checked()
     rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)), folders_of(given))
     attrs = provenance_of(
