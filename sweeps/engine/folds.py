@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from sweeps.engine.grid import Grid
 
 Places = NDArray[np.int64]
+Codes = NDArray[np.uint16]
 
 # Combinations up to which values are kept, and how many times as many rows there have to be.
-MOST, FEWER = 1 << 16, 4
+MOST, FEWER = 1 << 15, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Fold:
 
     names: int  # The columns, as bits
     rows: Places  # Of each combination the first row
-    of: NDArray[np.uint16]  # Which combination each row has
+    of: Codes  # Which combination each row has
 
 
 class Folds:
@@ -48,7 +49,7 @@ class Folds:
         self._below: dict[int, int] = {}
         self._folds: dict[int, Fold | None] = {}
         self.known: dict[int, Fold | None] = {}  # Of nodes
-        self._codes: dict[int, tuple[Places, int]] = {}
+        self._codes: dict[int, tuple[Codes, int]] = {}
 
     def of(self, node: Node) -> Fold | None:
         """Return the combinations with which a node varies; None where these are many."""
@@ -65,6 +66,8 @@ class Folds:
         for bit in self._columns:
             if bit & names:
                 codes, several = self._coded(bit)
+                if several > MOST:
+                    return None
                 found, count = _numbered(found * several + codes, count * several)
                 if count * FEWER > length or count > MOST:
                     return None
@@ -72,13 +75,14 @@ class Folds:
         rows[found[::-1]] = np.arange(length)[::-1]
         return Fold(names, rows, found.astype(np.uint16))
 
-    def _coded(self, bit: int) -> tuple[Places, int]:
+    def _coded(self, bit: int) -> tuple[Codes, int]:
         if bit not in self._codes:
             values = self._columns[bit]
             codes = values.astype(np.int64)
             if not (np.all(codes == values) and codes.min() >= 0 and codes.max() < MOST):
                 codes = np.unique(values, return_inverse=True)[1]
-            self._codes[bit] = _numbered(codes, int(codes.max()) + 1)
+            numbers, count = _numbered(codes, int(codes.max()) + 1)
+            self._codes[bit] = numbers.astype(np.uint16), count
         return self._codes[bit]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -18,10 +19,11 @@ from sweeps.bands import SAME, brief, limit_words, meets, money, three
 from sweeps.display import BANDS
 from sweeps.errors import InputError, refuse
 from sweeps.search.answer import BETTER, RUN
+from sweeps.search.recommended import recommended
 from sweeps.search.repair import MEASURES
 from sweeps.search.request import Execution, Point, pipeline_layers
-from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded, recommended
-from sweeps.search.space import common_of, space_of, spaces_of
+from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded
+from sweeps.search.space import common_of, spaces_of
 
 if TYPE_CHECKING:
     from sweeps.spec.resolve_operation import Resolved
@@ -156,8 +158,7 @@ class Searched:
     def run(self, point: Point, tokens: float) -> Tried:
         """Return the best plan at a point with what a run on so many tokens takes."""
         gpus = point.world_size
-        if gpus not in self.plans:
-            self.plans[gpus] = _best_plan(point)
+        self.search(point, [gpus])
         plan = self.plans[gpus]
         if plan is None:
             return Tried(gpus, None)
@@ -165,6 +166,14 @@ class Searched:
         prices = {name: point.constants[name] for name in PRICES if name in point.constants}
         (one,) = details([plan.changed({"training_tokens": tokens, **prices})], names)
         return Tried(gpus, one)
+
+    def search(self, point: Point, several: Sequence[int]) -> None:
+        """Search the best plans of some numbers of GPUs, as one where they are alike."""
+        new = [gpus for gpus in dict.fromkeys(several) if gpus not in self.plans]
+        self.plans |= dict.fromkeys(new)
+        for space in spaces_of(point, new):
+            with suppress(InputError):  # No machine's figure, maybe, to rank plans by
+                self.plans |= recommended(space)
 
     def may_take(self, point: Point, several: Sequence[int], step: float) -> set[int]:
         """Return the numbers of GPUs of which a plan that can run may take up to so long a step."""
@@ -177,13 +186,6 @@ class Searched:
         for gpus in asked:
             (self.may if gpus in able else self.out)[gpus] = step
         return {gpus for gpus in several if gpus in self.may and step >= self.may[gpus]}
-
-
-def _best_plan(point: Point) -> Execution | None:
-    try:
-        return recommended(space_of(point, counted=False))
-    except InputError:
-        return None
 
 
 def offers(
@@ -258,10 +260,10 @@ def compared(
     progress: Callable[[int, int], None],
 ) -> Offer:
     """Return what was found of some numbers of a machine's GPUs."""
-    tried = []
-    for count in sorted(gpus):
-        tried.append(searched.run(point.with_constants(world_size=float(count)), wish.tokens))
-        progress(len(tried), len(gpus))
+    searched.search(point, gpus)
+    progress(1, 1)
+    points = (point.with_constants(world_size=float(count)) for count in sorted(gpus))
+    tried = [searched.run(own, wish.tokens) for own in points]
     least = next((one for one in tried if one.in_time(wish)), None)
     able = [one for one in tried if one.detail is not None]
     why = "" if least is None else least.fails(wish)
@@ -321,6 +323,7 @@ def offer(
     def filled(gpus: int) -> float:
         return most_filled(given, gpus)
 
+    kept.search(point, _expected(node, max(bound, near / 2.0), filled, largest, whole=whole))
     rungs: list[Tried] = []
     most = min(FUTILE**2 * max(bound, node), largest)
     for gpus in _rungs(node, max(bound, near / 2.0), filled):
@@ -413,6 +416,18 @@ def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[
         low, high = (max(least, float(node)) * 2.0**n for n in (power, power + 1))
         some = [*itertools.takewhile(high.__gt__, sizes(node, low))]
         yield max(some, key=filled)
+
+
+def _expected(
+    node: int, least: float, filled: Callable[[int], float], largest: int, *, whole: bool
+) -> list[int]:
+    """Return numbers of GPUs that are asked for if the second doubling makes it, as most do."""
+    found = [*itertools.islice(_rungs(node, least, filled), 3 if whole else 2)]
+    if whole:
+        found.append(next(_rungs(node, max(0.5 * found[1], node), filled)))
+        smaller = itertools.takewhile(lambda gpus: gpus < found[1], sizes(node, least))
+        found.append(max(smaller, key=lambda gpus: gpus * filled(gpus)))
+    return [gpus for gpus in found if gpus <= largest and filled(gpus) > 0.0]
 
 
 def _bound(given: Mapping[str, float], wish: Wish, machine: str) -> tuple[int, float]:

@@ -100,12 +100,12 @@ def search(
         counts.add(name, rows * space.ways, 0)
     if space.plan is None:
         return Found(space, counts, (), (), ())
-    staged = _Staged(space, _Keeper(space, space.plan, max(keep, KEPT)), counts)
+    staged = _Staged(space, Keeper(space, space.plan, max(keep, KEPT)), counts)
     staged.trial()
     _look_at_all(space, staged, counts, progress)
     staged.end()
     if counts.feasible and not len(staged.keeper.top):
-        _unranked(space)
+        unranked(space)
     return staged.keeper.found(counts)
 
 
@@ -127,23 +127,6 @@ def _look_at_all(
         staged.take(group, can)
         if progress is not None:
             progress(counts.evaluated, len(space.rows) * space.ways)
-
-
-def recommended(space: Space) -> Execution | None:
-    """Return the plan that a search recommends; None where none can run.
-
-    Only plans that may be it are computed whole: neither the best of each split nor the front.
-    """
-    if space.plan is None:
-        return None
-    staged = _Staged(space, _Keeper(space, space.plan, KEPT, alone=True), Counts())
-    staged.staged = is_bounded(space.plan, staged.names)
-    for group in groups_of(space):
-        staged.take(group, [block.reasons() == 0 for block in group])
-    staged.end()
-    if staged.could and not len(staged.keeper.top):
-        _unranked(space)
-    return staged.keeper.recommended()
 
 
 @frozen(slots=True)
@@ -339,16 +322,33 @@ WORTH, TRIED, PAYS = 1 << 20, 64, 0.5
 WAITING = 1 << 21
 
 
+def able(
+    group: Sequence[Block], can: Sequence[NDArray[np.bool_]]
+) -> tuple[Sequence[Block], Sequence[NDArray[np.bool_]]]:
+    """Return blocks of the same rows without the rows of which no plan is among some."""
+    first = group[0]
+    some = np.zeros(first.lengths[first.axis], dtype=np.bool_)
+    for one in can:
+        some |= first.in_rows(one)
+    places = np.flatnonzero(some)
+    if len(places) >= FULL * len(some):
+        return group, can
+    source, rows = first.evaluator, first.rows[places]
+    picked = Picked(PLAN, rows, source, first.inside[first.axis], places)
+    evaluator = Evaluator(source.grid, source.fixed, source.limits, picked, folds=source.folds)
+    taken = [one.take(places, axis=first.axis) for one in can]
+    return [block.narrowed(evaluator, rows) for block in group], taken
+
+
 class _Staged:
     """Takes in blocks: bounds what can run, and computes whole only what may count."""
 
-    def __init__(self, space: Space, keeper: _Keeper, counts: Counts) -> None:
+    def __init__(self, space: Space, keeper: Keeper, counts: Counts) -> None:
         self.space, self.keeper, self.counts = space, keeper, counts
         objective = space.point.objective
         self.names = (objective.quantity, objective.second)
         self.sign = -1.0 if objective.more else 1.0
         self.staged = False
-        self.could = False  # Whether any plan can run
         self.done = np.zeros(len(space.rows), dtype=np.bool_)  # Rows of which all is known
         # Of plans that wait their rows and what no plan there is better than
         self.waiting: list[tuple[Places, Floats, Floats]] = []
@@ -371,22 +371,9 @@ class _Staged:
         """Take in blocks of the same rows, of whose plans some can run."""
         first = group[0]
         fresh = first.along(~self.done[first.rows])
-        can = [one & fresh for one in can]
-        some = np.zeros(first.lengths[first.axis], dtype=np.bool_)
-        for one in can:
-            some |= first.in_rows(one)
-        places = np.flatnonzero(some)
-        if len(places) < FULL * len(some):
-            source, rows = first.evaluator, first.rows[places]
-            picked = Picked(PLAN, rows, source, first.inside[first.axis], places)
-            evaluator = Evaluator(
-                source.grid, source.fixed, source.limits, picked, folds=source.folds
-            )
-            group = [block.narrowed(evaluator, rows) for block in group]
-            can = [one.take(places, axis=first.axis) for one in can]
+        group, can = able(group, [one & fresh for one in can])
         for block, one in zip(group, can, strict=True):
             if one.any():
-                self.could = True
                 (self._wait if self.staged else self._compute)(block, one)
         if sum(len(rows) for rows, *_ in self.waiting) > WAITING:
             self.end()
@@ -439,11 +426,10 @@ class _Staged:
         np.minimum.at(best, split, first)
         several = min(self.keeper.top.count, len(first)) - 1
         edge = np.partition(first, several)[several]
-        edges = edge if self.keeper.alone else np.maximum(best[split], edge)
-        return np.unique(rows[first <= edges])
+        return np.unique(rows[first <= np.maximum(best[split], edge)])
 
 
-class _Keeper:
+class Keeper:
     """Takes in blocks, keeps the best; alone: those alone of which one is recommended."""
 
     def __init__(self, space: Space, plan: Program, keep: int, *, alone: bool = False) -> None:
@@ -618,7 +604,7 @@ def _settled(plans: Sequence[Execution]) -> tuple[Execution, ...]:
     return tuple(found)
 
 
-def _unranked(space: Space) -> None:
+def unranked(space: Space) -> None:
     """Say which figure the machine's file lacks of what plans are ranked by."""
     assert space.plan is not None
     ranks = space.plan.builder(space.plan.cases[0]).node(space.point.objective.quantity)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from sweeps.search import search as engine
+from sweeps.search.recommended import recommended
 from sweeps.search.request import Execution
-from sweeps.search.search import OF_TIME, TERMS, Found, blocks_of, recommended, search
-from sweeps.search.space import space_of
+from sweeps.search.search import OF_TIME, TERMS, Found, blocks_of, search
+from sweeps.search.space import space_of, spaces_of
 from tests.plans.cases import point
 
 MODELS = ("llama3-8b", "llama3-70b", "mixtral-8x7b", "qwen3-30b-a3b")
@@ -168,9 +169,42 @@ def test_what_is_recommended_alone_is_what_a_search_recommends(
 ) -> None:
     question = point(**asked(seed))
     cut_small(monkeypatch, seed)
-    whole, alone = search(space_of(question)).best, recommended(space_of(question, counted=False))
+    whole = search(space_of(question)).best
+    alone = recommended(space_of(question, counted=False)).get(question.world_size)
     assert (alone is None) == (not whole)
     if alone is not None:
-        assert (alone.key, alone.given, alone.labels, alone.known) == (
-            (whole[0].key, whole[0].given, whole[0].labels, whole[0].known)
-        )
+        assert said(alone) == said(whole[0])
+
+
+def said(plan: Execution) -> list[Any]:
+    return [plan.key, plan.given, plan.labels, plan.known]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("model", ["llama3-8b", "mixtral-8x7b"])
+def test_numbers_searched_as_one_have_the_plans_of_each_alone(model: str) -> None:
+    question, numbers = point(model=model, global_batch_size=96), (16, 24, 32, 48, 64)
+    together: dict[int, Execution] = {}
+    for space in spaces_of(question, numbers):
+        together |= recommended(space)
+    for gpus in numbers:
+        one = question.with_constants(world_size=float(gpus))
+        assert said(together[gpus]) == said(recommended(space_of(one, counted=False))[gpus])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("model", ["llama3-70b", "mixtral-8x7b"])
+def test_what_few_columns_decide_is_what_each_row_has(
+    monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    """Computed once for their combinations, bit for bit: all that is told of a search."""
+    question = point(model=model, gpus=96, global_batch_size=192)
+    monkeypatch.setattr("sweeps.search.space.MANY_ROWS", 1 << 40)
+    plain = space_of(question)
+    assert plain.folds is None
+    expected = told(search(plain))
+    monkeypatch.setattr("sweeps.search.space.MANY_ROWS", 0)
+    folded = space_of(question)
+    assert told(search(folded)) == expected
+    assert folded.folds is not None
+    assert len(folded.folds.evaluators) > 10
