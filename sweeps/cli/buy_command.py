@@ -66,7 +66,7 @@ from sweeps.spec.units import grouped
     *flags_of("world_size"),
     "world_size",
     metavar="N,..",
-    help="GPUs to compare, such as 256,512.  [default: the fewest that make it]",
+    help="GPUs to compare.  [default: the fewest]",
 )
 @click.option(
     *flags_of("capital_cost"),
@@ -85,9 +85,8 @@ def command(**given: Unpack[Planned]) -> int:
     For each machine of --hardware the fewest GPUs that make it: plan, days, dollars, energy,
     spares, what binds, and the next smaller number, which just fails.
     --price and --capital take one value, or one a machine: dgx-h100=2.5,dgx-b200=4 (USD/h).
-    Several models, tokens, days or prices are a table: --tokens 2T,15T --days 30:90:+30.
-    --gpus 256,512 compares these numbers. Of several batches, given or searched between published
-    ones, the smallest whose run is as cheap as any within a step's error is the answer.
+    Several models, tokens, days, or prices of one machine are a table: --tokens 2T,15T --days 30.
+    Of several batches the smallest whose run is as cheap as any within a step's error is taken.
     """
     load_formulas(given["formulas"])
     every = read_purchases(given)

@@ -74,7 +74,9 @@ def read_purchases(given: Planned) -> list[Purchase]:
     budget = read_number("--budget", given["budget"], faults, "USD")
     gpus = _several("world_size", given["world_size"], faults)
     text = texts_of(given, ("gpu_hour_price",))["gpu_hour_price"]
-    typed = None if text is None or "=" in text else text  # Else it is each machine's
+    # Of several machines prices are a machine's each, and named by it.
+    machines = (given["hardware"] or "").split(",")
+    typed = None if text is None or "=" in text or len(machines) > 1 else text
     prices = {f"{one:g}": one for one in _several("gpu_hour_price", typed, faults)}
     names = [part.strip() for part in (given["model"] or "").split(",")]
     models: dict[str, _Model] = {}

@@ -360,7 +360,7 @@ def test_numbers_of_gpus_are_compared_on_the_axes_of_what_is_asked(
     cli: Runner, tmp_path: Path
 ) -> None:
     """In a file whose dimensions they are; what no plan can run on is a hole."""
-    line = f"{COMPARED} -b 64,128 --tokens 50B,100B --days 4:8:+4 --price 2,3 --gpus 16,32,100"
+    line = f"{COMPARED} -b 64,128 --tokens 50B,100B --days 4:8:+4 --price 3 --gpus 16,32,100"
     path = tmp_path / "buy.nc"
     assert cli(f"{line} --output {path}", fine=False).code == 0
     with xr.open_dataset(path) as found:
@@ -368,12 +368,11 @@ def test_numbers_of_gpus_are_compared_on_the_axes_of_what_is_asked(
             "hardware": 2,
             "training_tokens": 2,
             "days_allowed": 2,
-            "gpu_hour_price": 2,
             "global_batch_size": 2,
             "world_size": 3,
         }
         assert found.sizes.keys() == found.coords.keys() & found.sizes.keys()
-        at = {"hardware": "dgx-h100", "training_tokens": 5e10, "gpu_hour_price": 3.0}
+        at = {"hardware": "dgx-h100", "training_tokens": 5e10}
         one = found.sel(at | {"global_batch_size": 64.0, "days_allowed": 8.0})
         assert np.isfinite(one.run_days).values.tolist() == [True, True, False]
         assert one.verdict[-1] == 0
@@ -382,6 +381,10 @@ def test_numbers_of_gpus_are_compared_on_the_axes_of_what_is_asked(
         for name in ("run_days", "run_cost", "step_time", "tp", "mfu"):
             (said,) = (other[key] for key in (name, f"{name}_usd", f"{name}_s") if key in other)
             assert float(one.sel(world_size=32.0)[name]) == said
+    one_machine = f"{COMPARED.replace(',dgx-b200', '')} -b 64 --tokens 50B --days 8 --gpus 32"
+    rows = cli(f"{one_machine} --price 2,3 --json").records
+    costs = {row["gpu_hour_price"]: row["run_cost_usd"] for row in rows}
+    assert costs[3.0] == pytest.approx(1.5 * costs[2.0], rel=1e-12)
 
 
 @pytest.mark.thorough
