@@ -578,7 +578,8 @@ def _passes(forward, has_backward, *backward):
 def both_passes(returns: str, forward: str, *backward: str, **further: Unpack[Further]) -> None:
     """Declare a sum over the forward and, where a step has one, the backward pass."""
     inputs = (forward, "has_backward", *backward)
-    declare(returns, inputs, _passes, laws=f"linear: {' '.join(inputs)}", **further)
+    said: Further = {"laws": f"linear: {' '.join(inputs)}", **further}
+    declare(returns, inputs, _passes, **said)
 
 
 def _parts(of: str) -> None:

@@ -62,14 +62,13 @@ LAYERS: dict[str, Any] = {
     "where": "sections 4.1 and 5, full recomputation",
     "assumes": ("a mean over the layers of a stage",),
 }
-INPUTS_ALONE = "a recomputed layer keeps its input alone"
+INPUTS = ("has_backward", "kept_input_fraction", "checkpoint_activations")
 for _class, _block in (("dense", "mlp"), ("moe", "moe")):
     _returns, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
     _inputs = ("has_backward", _all, "stage_recomputed_fraction", "checkpoint_activations")
     declare(_returns, _inputs, _kept, **LAYERS)
-    _inputs = ("has_backward", "kept_input_fraction", "checkpoint_activations")
-    _lacks = {_all: INPUTS_ALONE}
-    declare(_returns, _inputs, _inputs_kept, when=WHOLE, lacks=_lacks, **LAYERS)
+    _alone = {_all: "a recomputed layer keeps its input alone"}
+    declare(_returns, INPUTS, _inputs_kept, when=WHOLE, lacks=_alone, **LAYERS)
     _modules = ("mixer_module_activations", f"{_block}_block_module_activations")
     _inputs = ("has_backward", _all, *_modules)
     declare(_returns, _inputs, _all_but, when={"recompute": "selective"}, **MODULES)
@@ -251,11 +250,9 @@ def chunk_layers(
 
 constant("recomputed_fraction", 1.0, "Every layer is recomputed", when=WHOLE)
 # Without a backward how many layers are recomputed needs no answer.
-for _fraction, _method, _value in (
-    ("stage_recomputed_fraction", IN_BLOCK, 0.0),
-    ("kept_input_fraction", UNIFORM, 1.0),
-):
-    constant(_fraction, _value, when={"schedule": "forward_only", **_method})
+FORWARD = {"schedule": "forward_only"}
+constant("stage_recomputed_fraction", 0.0, when={**FORWARD, **IN_BLOCK})
+constant("kept_input_fraction", 1.0, when={**FORWARD, **UNIFORM})
 
 
 @formula(

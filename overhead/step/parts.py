@@ -275,14 +275,14 @@ def _host_bound(dense, experts, has_backward, *times):
     return xp.where(host > dense * sums[1] + experts * sums[3], 1.0, 0.0)
 
 
-_times = [
+_layer_times = [
     f"{of}_layer_{way}_{what}_time"
     for of in ("dense", "moe")
     for what in ("host", "gpu")
     for way in ("forward", "backward")
 ]
-_taken = ("middle_mlp_layers", "middle_moe_layers", "has_backward", *_times)
-declare("host_bound", _taken, _host_bound)
+_bound = ("middle_mlp_layers", "middle_moe_layers", "has_backward", *_layer_times)
+declare("host_bound", _bound, _host_bound)
 
 # The optimizer's update: the bytes that it moves for the parameters that a rank owns.
 
