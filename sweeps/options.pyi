@@ -294,6 +294,7 @@ class Operation(CommonOperation, total=False):
     node_ranks: Values
     pods: Values
     ranks_sharing_nic: Values
+    in_node: Values
     intra_nvls: Values
     intra_inc: Values
     inter_inc: Values
@@ -1280,9 +1281,11 @@ class Step(CommonStep, total=False):
     lora_rank: Values
     lora_attention: Values
     lora_mlp: Values
+    trained_weights: Values
     mlp_adapter_width: Values
     shared_adapter_width: Values
     adapter_parameters: Values
+    stage_adapter_parameters: Values
     trained_parameters: Values
     trained_expert_parameters: Values
     rank_tokens: Values
@@ -1310,7 +1313,7 @@ class Step(CommonStep, total=False):
     device_gradient_bytes: Values
     recomputed_fraction: Values
     stage_recomputed_fraction: Values
-    recompute_units: Values
+    kept_input_fraction: Values
     target_memory_fraction: Values
     weight_shard_memory: Values
     weight_memory: Values
@@ -1499,6 +1502,7 @@ class Step(CommonStep, total=False):
     node_ranks: Values
     pods: Values
     ranks_sharing_nic: Values
+    in_node: Values
     intra_nvls: Values
     intra_inc: Values
     inter_inc: Values
