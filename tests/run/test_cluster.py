@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import os
 import platform
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,6 +129,25 @@ def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(
     assert not set(computed) & set(again)
     assert path.read_bytes() == whole(large)
     assert names(tmp_path) == ["dask", "x.nc"]
+
+
+@needs_dask
+@pytest.mark.thorough
+def test_the_scheduler_knows_few_blocks_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    dask: Any = importlib.import_module("distributed")
+    monkeypatch.setattr(pools, "compute_block", lambda folder, digest, index, output: (index, 0))
+    alone = {"processes": False, "dashboard_address": None}
+    with (
+        dask.LocalCluster(n_workers=2, threads_per_worker=1, **alone) as one,
+        dask.Client(one.scheduler_address, set_as_default=False) as client,
+    ):
+        found, known = [], []
+        for index in pools._cluster_computed(client, ("", "", ""), tuple(range(200))):
+            found.append(index)
+            known.append(len(one.scheduler.tasks))
+    assert sorted(found) == list(range(200))
+    # Those that wait or are computed, and what was told of last.
+    assert max(known) <= 2 * pools.AHEAD + 4
 
 
 CLIENT = """
