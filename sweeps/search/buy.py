@@ -154,6 +154,8 @@ class Searched:
     # By GPUs the longest step that bounds rule out, and the shortest that they don't
     out: dict[int, float] = field(default_factory=dict)
     may: dict[int, float] = field(default_factory=dict)
+    # What runs take: by GPUs, tokens and prices
+    runs: dict[tuple[float, ...], Tried] = field(default_factory=dict)
 
     def run(self, point: Point, tokens: float) -> Tried:
         """Return the best plan at a point with what a run on so many tokens takes."""
@@ -162,10 +164,13 @@ class Searched:
         plan = self.plans[gpus]
         if plan is None:
             return Tried(gpus, None)
-        names = (*MEASURES, *RUN, *PARTS, *PEAK_PARTS, *COMMUNICATION)
         prices = {name: point.constants[name] for name in PRICES if name in point.constants}
-        (one,) = details([plan.changed({"training_tokens": tokens, **prices})], names)
-        return Tried(gpus, one)
+        key = (gpus, tokens, *(prices.get(name, -1.0) for name in PRICES))
+        if key not in self.runs:
+            names = (*MEASURES, *RUN, *PARTS, *PEAK_PARTS, *COMMUNICATION)
+            (one,) = details([plan.changed({"training_tokens": tokens, **prices})], names)
+            self.runs[key] = Tried(gpus, one)
+        return self.runs[key]
 
     def search(self, point: Point, several: Sequence[int]) -> None:
         """Search the best plans of some numbers of GPUs, as one where they are alike."""
