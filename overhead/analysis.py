@@ -108,7 +108,7 @@ class Faulty:
 def faults(evaluation: Evaluation) -> tuple[Faulty, ...]:
     """Return the conditions on a plan that don't hold everywhere; what isn't given is left out."""
     flat = evaluation.labels["topology"] != "hierarchical"
-    found = []
+    faulty = []
     for requirement in requirements(evaluation.labels):
         if flat and requirement.fault == "nodes_not_filled":
             continue  # a flat network has no nodes
@@ -117,8 +117,8 @@ def faults(evaluation: Evaluation) -> tuple[Faulty, ...]:
         if len(known) == len(values):
             wrong = ~np.asarray(requirement.holds(**known), dtype=bool)
             if wrong.any():
-                found.append(Faulty(requirement, wrong, known))
-    return tuple(found)
+                faulty.append(Faulty(requirement, wrong, known))
+    return tuple(faulty)
 
 
 def memory_by_part(
@@ -297,15 +297,15 @@ def analyze_config(config: Config) -> AnalysisResult:
 
 def _needed(result: AnalysisResult) -> dict[str, tuple[str, ...]]:
     """Return what is missing that has to be given: what the plan's own dimensions need."""
-    found = {
+    needs = {
         DIMENSIONS[name]: result.missing[total]
         for name, total in TOTALS.items()
         if total in result.missing
     }
     if not result.memory:
         first, *others = result.missing["model_state_memory"]
-        found["memory"] = (f"num_parameters, or {first}", *others)
-    return found
+        needs["memory"] = (f"num_parameters, or {first}", *others)
+    return needs
 
 
 def analyze(evaluation: Evaluation) -> AnalysisResult:

@@ -75,16 +75,16 @@ class Answer:
 
 def _nearly(text: str) -> dict[str, Bent]:
     """Read cells such as ``down 5%: memory_bandwidth power: why``."""
-    found: dict[str, Bent] = {}
+    nearly: dict[str, Bent] = {}
     for part in filter(None, map(str.strip, text.split(";"))):
-        head, names, reason = (one.strip() for one in part.split(":", 2))
+        head, names, reason = (field.strip() for field in part.split(":", 2))
         way, share = head.split()
         if way not in ("up", "down") or not reason:
             message = f"'{part}': is no direction with a share and a reason"
             raise ValueError(message)
         bent = Bent(way, float(share.removesuffix("%")) / 100.0, reason)
-        found |= dict.fromkeys(names.split(), bent)
-    return found
+        nearly |= dict.fromkeys(names.split(), bent)
+    return nearly
 
 
 @cache
@@ -105,4 +105,4 @@ def answers() -> Mapping[str, Answer]:
 @cache
 def given() -> tuple[str, ...]:
     """Return all inputs that some row names."""
-    return tuple(dict.fromkeys(name for one in answers().values() for name in one.inputs))
+    return tuple(dict.fromkeys(name for answer in answers().values() for name in answer.inputs))

@@ -52,7 +52,7 @@ class Functions:
 
     Parameters
     ----------
-    own : module
+    module : module
         A namespace that follows the standard: ``jax.numpy``, ``array_api_strict``.
     device : object, optional
         Where arrays are made; by default where the library makes them.
@@ -60,11 +60,11 @@ class Functions:
 
     newaxis, nan, inf = None, np.nan, np.inf
 
-    def __init__(self, own: ModuleType, device: Any = None) -> None:
-        self.own = own
+    def __init__(self, module: ModuleType, device: Any = None) -> None:
+        self.own = module
         self.options = {} if device is None else {"device": device}
-        self.float64, self.int64, self.int32 = own.float64, own.int64, own.int32
-        self.bool = self.bool_ = getattr(own, "bool", None) or own.bool_
+        self.float64, self.int64, self.int32 = module.float64, module.int64, module.int32
+        self.bool = self.bool_ = getattr(module, "bool", None) or module.bool_
 
     def __getattr__(self, name: str) -> Any:
         function, found = getattr(self.own, name), None
@@ -160,10 +160,10 @@ class _Namespace:
 
     def __getattr__(self, name: str) -> Any:
         with self._lock:
-            found = getattr(_CURRENT.functions, name)
+            function = getattr(_CURRENT.functions, name)
             if not self._others:
-                self.__dict__[name] = found
-        return found
+                self.__dict__[name] = function
+        return function
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -216,8 +216,8 @@ def namespace_of(*values: Any) -> ModuleType | None:
 
 
 @lru_cache(maxsize=16)
-def _functions(own: ModuleType, device: Any) -> Functions:
-    return Functions(own, device)
+def _functions(module: ModuleType, device: Any) -> Functions:
+    return Functions(module, device)
 
 
 @contextmanager

@@ -61,9 +61,13 @@ def candidates(
     if choice == STANDARD or (choice, library, topology) == (AUTO, XLA, HIERARCHY):
         names = standard
     elif choice == NCCL:
-        own = [one for one in ALGORITHMS.of(topology, collective) if one.form in TAKEN]
-        if library != NO_LIBRARY and own:
-            return tuple(own)
+        suited = [
+            algorithm
+            for algorithm in ALGORITHMS.of(topology, collective)
+            if algorithm.form in TAKEN
+        ]
+        if library != NO_LIBRARY and suited:
+            return tuple(suited)
         names = network.nccl.get(collective, standard)
     elif choice in (AUTO, ALL):
         return ALGORITHMS.of(topology, collective)
@@ -86,8 +90,8 @@ def usable(labels: Mapping[str, str], *, inside: bool = True) -> tuple[Algorithm
     """
     topology, collective = labels["topology"], labels["collective"]
     library = labels.get("library", NO_LIBRARY)
-    found = candidates(topology, collective, labels["algorithm"], library)
-    return found if found or not inside else candidates(topology, collective, STANDARD)
+    algorithms = candidates(topology, collective, labels["algorithm"], library)
+    return algorithms if algorithms or not inside else candidates(topology, collective, STANDARD)
 
 
 # The fastest of several, cell by cell.
@@ -109,12 +113,12 @@ def select(best: tuple[Array, Array], *values: Array) -> Array:
     """Return the value of the algorithm that was the best, cell by cell."""
     shape = xp.broadcast_shapes(best[1].shape, *(value.shape for value in values))
     chosen = xp.broadcast_to(best[1], shape)
-    return choose([chosen == place for place in range(len(values) - 1)], values[:-1], values[-1])
+    return choose([chosen == index for index in range(len(values) - 1)], values[:-1], values[-1])
 
 
-def lesser(one: Array, other: Array) -> Array:
+def lesser(first: Array, other: Array) -> Array:
     """Return the lesser, cell by cell."""
-    return xp.minimum(one, other)
+    return xp.minimum(first, other)
 
 
 def code_of(codes: Sequence[int], best: tuple[Array, Array]) -> Array:
@@ -168,13 +172,13 @@ NOT_OF_ONE_RANK = ("algbw", "busbw", "lower_bound_ratio")
 @cache
 def _costing(_algorithms: int) -> tuple[str, ...]:
     """Return what costs of algorithms, and the choice among these, depend on."""
-    found = dict.fromkeys((*CHOOSING, "shape", "latency_per", "chunks", *PAID, ITSELF))
+    inputs = dict.fromkeys((*CHOOSING, "shape", "latency_per", "chunks", *PAID, ITSELF))
     for algorithm in ALGORITHMS.values():
-        found |= dict.fromkeys(
+        inputs |= dict.fromkeys(
             name for condition in algorithm.conditions for name in condition.inputs
         )
-        found |= dict.fromkeys(algorithm.inputs)
-    return tuple(found)
+        inputs |= dict.fromkeys(algorithm.inputs)
+    return tuple(inputs)
 
 
 def _further(quantity: str) -> tuple[str, ...]:
@@ -216,33 +220,37 @@ class Builder(graph.Builder):
         return self.found
 
     def _make(self, quantity: str, algorithm: Algorithm | None) -> Node:
-        found = (algorithm,) if algorithm else self.algorithms()
+        algorithms = (algorithm,) if algorithm else self.algorithms()
         if quantity in COST_PARTS:
-            return self._cost(quantity, found)
-        if quantity == "chunks" and found:
-            return self._chunks(found)
+            return self._cost(quantity, algorithms)
+        if quantity == "chunks" and algorithms:
+            return self._chunks(algorithms)
         if quantity == "chosen_algorithm":
-            return self._chosen(found)
-        if quantity == "time_is_upper_bound" and found:
-            return self._bound(found)
-        if quantity == "time" and len(found) > 1 and self.only_time:
-            return self._least(found)
-        if quantity == "time" and len(found) > 1:
-            best = self.best(found)
+            return self._chosen(algorithms)
+        if quantity == "time_is_upper_bound" and algorithms:
+            return self._bound(algorithms)
+        if quantity == "time" and len(algorithms) > 1 and self.only_time:
+            return self._least(algorithms)
+        if quantity == "time" and len(algorithms) > 1:
+            best = self.best(algorithms)
             return self.intern("time", ("least",), (best,), lambda pair: pair[0])
-        declared, *others = self._formulas(quantity, found)
+        declared, *others = self._formulas(quantity, algorithms)
         if any(other is not declared for other in others):
             # The bound with reductions in the network is for the algorithms that use them alone.
-            return self._chosen_of(quantity, found, [self.node(quantity, one) for one in found])
+            return self._chosen_of(
+                quantity, algorithms, [self.node(quantity, member) for member in algorithms]
+            )
         node = self._declared(quantity, declared, algorithm)
-        if quantity == "time" and "group" in self.labels and found and algorithm is None:
-            return self._where_defined(node, found[0], np.nan)  # of a step's communication
+        if quantity == "time" and "group" in self.labels and algorithms and algorithm is None:
+            return self._where_defined(node, algorithms[0], np.nan)  # of a step's communication
         return node
 
-    def _formulas(self, quantity: str, found: Sequence[Algorithm]) -> list[Formula | Call | None]:
+    def _formulas(
+        self, quantity: str, algorithms: Sequence[Algorithm]
+    ) -> list[Formula | Call | None]:
         """Return what gives a quantity: of algorithms in the network, and of others."""
         each: dict[Formula | Call | None, None] = {}
-        for algorithm in found or (None,):
+        for algorithm in algorithms or (None,):
             if algorithm not in self._labels:
                 kind = algorithm.labels if algorithm else {"in_network": "no"}
                 self._labels[algorithm] = {**self.labels, **kind}
@@ -251,24 +259,31 @@ class Builder(graph.Builder):
                 break  # The others have the same.
         return list(each)
 
-    def _chosen_of(self, quantity: str, found: Sequence[Algorithm], each: Sequence[Node]) -> Node:
+    def _chosen_of(
+        self, quantity: str, algorithms: Sequence[Algorithm], each: Sequence[Node]
+    ) -> Node:
         """Return the node of a quantity of the algorithm that has the least time."""
-        chosen = self.best(found)
+        chosen = self.best(algorithms)
         return self.intern(quantity, ("select", quantity), (chosen, *each), select)
 
-    def _cost(self, quantity: str, found: Sequence[Algorithm]) -> Node:
-        if not found:
+    def _cost(self, quantity: str, algorithms: Sequence[Algorithm]) -> Node:
+        if not algorithms:
             raise Missing(quantity)
-        if len(found) > 1:
-            return self._chosen_of(quantity, found, [self._cost(quantity, (one,)) for one in found])
-        (only,) = found
+        if len(algorithms) > 1:
+            return self._chosen_of(
+                quantity,
+                algorithms,
+                [self._cost(quantity, (algorithm,)) for algorithm in algorithms],
+            )
+        (only,) = algorithms
         names = only.inputs
         inputs = tuple(self.input(name, only) for name in names)
         if only.chunked and not depends_on_chunks(only, quantity, self.space.cost(only)):
             # Else what the best number of chunks depends on would seem to matter.
-            one = self.intern("chunks", ("one chunk",), (), lambda: xp.ones(self._ones()))
+            single_chunk = self.intern("chunks", ("one chunk",), (), lambda: xp.ones(self._ones()))
             inputs = tuple(
-                one if name == "chunks" else node for name, node in zip(names, inputs, strict=True)
+                single_chunk if name == "chunks" else node
+                for name, node in zip(names, inputs, strict=True)
             )
         cost = self.intern("cost", ("cost", only), inputs, self.space.cost(only), None, only)
         take, ndim = COST_PARTS[quantity], self.space.ndim
@@ -287,10 +302,12 @@ class Builder(graph.Builder):
             return self._chunks((algorithm,))
         return self.node(name)
 
-    def _chunks(self, found: Sequence[Algorithm]) -> Node:
-        if len(found) > 1:
-            return self._chosen_of("chunks", found, [self._chunks((one,)) for one in found])
-        (algorithm,) = found
+    def _chunks(self, algorithms: Sequence[Algorithm]) -> Node:
+        if len(algorithms) > 1:
+            return self._chosen_of(
+                "chunks", algorithms, [self._chunks((member,)) for member in algorithms]
+            )
+        (algorithm,) = algorithms
         if not algorithm.chunked:
             ones = self._ones()
             return self.intern("chunks", ("no chunks",), (), lambda: xp.full(ones, xp.nan))
@@ -310,15 +327,15 @@ class Builder(graph.Builder):
         what = "chunks", algorithm, latency_per
         return self.intern("chunks", what, inputs, run, None, algorithm)
 
-    def _bound(self, found: Sequence[Algorithm]) -> Node:
+    def _bound(self, algorithms: Sequence[Algorithm]) -> Node:
         """Return the node of whether a time is an upper bound rather than exact."""
-        if len(found) > 1:
-            each = [self._bound((one,)) for one in found]
-            return self._chosen_of("time_is_upper_bound", found, each)
-        (algorithm,) = found
-        condition, ones = algorithm.exact_chunks, self._ones()
+        if len(algorithms) > 1:
+            each = [self._bound((member,)) for member in algorithms]
+            return self._chosen_of("time_is_upper_bound", algorithms, each)
+        (algorithm,) = algorithms
+        condition, shape = algorithm.exact_chunks, self._ones()
         if not condition:
-            return self.intern("time_is_upper_bound", ("exact",), (), lambda: xp.zeros(ones))
+            return self.intern("time_is_upper_bound", ("exact",), (), lambda: xp.zeros(shape))
         used = names(condition)
         inputs = tuple(self.input(name, algorithm) for name in used)
 
@@ -329,36 +346,36 @@ class Builder(graph.Builder):
         what = "bound", algorithm
         return self.intern("time_is_upper_bound", what, inputs, run, None, algorithm)
 
-    def best(self, found: Sequence[Algorithm]) -> Node:
+    def best(self, algorithms: Sequence[Algorithm]) -> Node:
         """Return the node of the least time of several algorithms, and of which has it."""
-        return self.intern("best", ("best",), tuple(self._times(found)), best_of)
+        return self.intern("best", ("best",), tuple(self._times(algorithms)), best_of)
 
-    def _least(self, found: Sequence[Algorithm]) -> Node:
-        first, *rest = self._times(found)
+    def _least(self, algorithms: Sequence[Algorithm]) -> Node:
+        first, *rest = self._times(algorithms)
         for node in rest:
             first = self.intern("time", ("lesser",), (first, node), lesser, np.minimum)
         return first
 
-    def _times(self, found: Sequence[Algorithm]) -> list[Node]:
+    def _times(self, algorithms: Sequence[Algorithm]) -> list[Node]:
         if "time" in self.given:
             raise Undecided(self.labels["algorithm"])
         return [
             self._where_defined(self.node("time", algorithm), algorithm, np.inf)
-            for algorithm in found
+            for algorithm in algorithms
         ]
 
-    def _where_defined(self, time: Node, one: Algorithm, other: float) -> Node:
+    def _where_defined(self, time: Node, algorithm: Algorithm, other: float) -> Node:
         """Return the node of a time where its algorithm is defined, and of another elsewhere."""
-        if not one.conditions:
+        if not algorithm.conditions:
             return time
-        undefined = self.faults(one.conditions, {r.fault: 1 for r in one.conditions})
+        undefined = self.faults(algorithm.conditions, {r.fault: 1 for r in algorithm.conditions})
         run = partial(where_defined, other)
         return self.intern("time", ("defined", other), (time, undefined), run)
 
-    def _chosen(self, found: Sequence[Algorithm]) -> Node:
-        codes, shape = [one.code for one in found] or [0], self._ones()
+    def _chosen(self, algorithms: Sequence[Algorithm]) -> Node:
+        codes, shape = [algorithm.code for algorithm in algorithms] or [0], self._ones()
         what = ("chosen", *codes)
-        if len(found) <= 1:
+        if len(algorithms) <= 1:
             return self.intern("chosen_algorithm", what, (), lambda: xp.full(shape, codes[0]))
         run = partial(code_of, codes)
-        return self.intern("chosen_algorithm", what, (self.best(found),), run)
+        return self.intern("chosen_algorithm", what, (self.best(algorithms),), run)

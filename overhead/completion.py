@@ -229,17 +229,17 @@ def needed_shapes(given: Container[str]) -> tuple[str, ...]:
 
 def following(labels: Mapping[str, str], given: Container[str]) -> dict[str, str]:
     """Return labels with what follows: a network's levels, phases, reductions, even stages."""
-    found = dict(labels)
+    completed = dict(labels)
     if "topology" in labels:
         levels = "three_levels" if "nodes_per_pod" in given else "two_levels"
-        found["shape"] = levels if labels["topology"] == HIERARCHY else "flat"
-        found["phases"] = "pipelined" if "phase_chunks" in given else "sequential"
-        found["reduction"] = "counted" if "reduction_cost" in given else "free"
+        completed["shape"] = levels if labels["topology"] == HIERARCHY else "flat"
+        completed["phases"] = "pipelined" if "phase_chunks" in given else "sequential"
+        completed["reduction"] = "counted" if "reduction_cost" in given else "free"
     if "mechanism" in labels:
-        return found | _ways(labels["mechanism"], given)
+        return completed | _ways(labels["mechanism"], given)
     if "schedule" in labels:
-        found["stages"] = "even" if labels["schedule"] in EVEN_SCHEDULES else "uneven"
-    return found
+        completed["stages"] = "even" if labels["schedule"] in EVEN_SCHEDULES else "uneven"
+    return completed
 
 
 # Given one of these, the rate of communication follows this law.
@@ -281,25 +281,25 @@ FEATURES = {
 
 def features(given: Container[str]) -> dict[str, str]:
     """Return the labels that hold of a model or a run of which some quantities are given."""
-    found = {
+    labels = {
         label: value
         for label, (value, *names) in FEATURES.items()
         if any(name in given for name in names)
     }
     if isinstance(given, Mapping) and "lora_rank" in given and not np.any(given["lora_rank"]):
-        del found["tuning"]  # A rank of 0 is full training
-    return found
+        del labels["tuning"]  # A rank of 0 is full training
+    return labels
 
 
 def implied(given: Container[str]) -> dict[str, str]:
     """Return the labels that say what of a plan is given, and what has to follow from the rest."""
     known = all(name in given for name in needed_shapes(given))
-    found = {"shapes": "known" if known else "unknown"}
+    labels = {"shapes": "known" if known else "unknown"}
     if "layers" not in given:
-        found["depth"] = "unknown"
+        labels["depth"] = "unknown"
     if "tokens_per_step" in given and "global_batch_size" not in given:
-        found["batched_by"] = "tokens"
-    found |= features(given)
+        labels["batched_by"] = "tokens"
+    labels |= features(given)
     if "mesh_nx" in given and "mesh_ny" in given:
-        found |= GIVEN_GRID
-    return found
+        labels |= GIVEN_GRID
+    return labels

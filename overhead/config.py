@@ -318,7 +318,7 @@ class Config:
 
 
 def _near(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(name, [str(one) for one in known], n=2)
+    close = difflib.get_close_matches(name, [str(entry) for entry in known], n=2)
     listed = " or ".join(map(repr, close))
     return f"did you mean {listed}?" if close else "see overhead.VOCABULARY"
 

@@ -48,23 +48,23 @@ class Dependencies:
 
         Those that need one another can depend on the same.
         """
-        known, found = self._known, dict[str, int]()
+        known, reached = self._known, dict[str, int]()
         earliest: dict[str, int] = {}  # The earliest that is reached, by the order in which met
         open_names: list[str] = []
         path: list[tuple[str, int, list[tuple[str, int]]]] = []
 
         def enter(name: str) -> None:
             path.append((name, len(earliest), list(self._edges(name))))
-            earliest[name], found[name] = len(earliest), bits((name,))
+            earliest[name], reached[name] = len(earliest), bits((name,))
             open_names.append(name)
 
         enter(quantity)
         while path:
-            name, place, edges = path[-1]
+            name, index, edges = path[-1]
             if edges:
                 to, seen = edges[-1]
                 if to in known:
-                    found[name] |= known[to] & seen
+                    reached[name] |= known[to] & seen
                 elif to in earliest:
                     earliest[name] = min(earliest[name], earliest[to])
                 else:
@@ -73,11 +73,11 @@ class Dependencies:
                 edges.pop()
                 continue
             path.pop()
-            if earliest[name] == place:
+            if earliest[name] == index:
                 circle, total = [], 0
                 while name not in circle:
                     circle.append(open_names.pop())
-                    total |= found[circle[-1]]
+                    total |= reached[circle[-1]]
                 known.update(dict.fromkeys(circle, total))
 
     def _edges(self, quantity: str) -> Iterator[tuple[str, int]]:
@@ -114,7 +114,7 @@ BIT = _Bits()
 
 def bits(names: Iterable[str]) -> int:
     """Return the bits of some names together."""
-    found = 0
+    mask = 0
     for name in names:
-        found |= BIT[name]
-    return found
+        mask |= BIT[name]
+    return mask

@@ -68,10 +68,10 @@ def builder_of(
     """Return a builder of evaluations on any values; `nodes`: those of what is given there."""
     for name in given:
         nodes.setdefault(name, Node(name, ("given", name), (), None, frozenset()))
-    own = {name: nodes[name] for name in given}
-    found = (algorithm,) if algorithm else None
-    builder = Builder(ANYWHERE, dict(labels), own, graph, inside=True)
-    builder.found = found
+    inputs = {name: nodes[name] for name in given}
+    algorithms = (algorithm,) if algorithm else None
+    builder = Builder(ANYWHERE, dict(labels), inputs, graph, inside=True)
+    builder.found = algorithms
     return builder
 
 
@@ -131,9 +131,9 @@ class Evaluation:
         """Return the evaluation of a grid's one cell; what is known of it by node stays so."""
         numbers = {name: node.given for name, node in builder.given.items()}
         given = {name: number.reshape(()) for name, number in numbers.items() if number is not None}
-        found = cls(given, builder.labels)
-        found._builder, found._values, found._of_a_cell = builder, values, True
-        return found
+        evaluation = cls(given, builder.labels)
+        evaluation._builder, evaluation._values, evaluation._of_a_cell = builder, values, True
+        return evaluation
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:
@@ -143,8 +143,8 @@ class Evaluation:
     @property
     def algorithm(self) -> Algorithm | None:
         """The collective's algorithm, if it is one."""
-        found = self.algorithms
-        return found[0] if len(found) == 1 else None
+        algorithms = self.algorithms
+        return algorithms[0] if len(algorithms) == 1 else None
 
     def __getitem__(self, quantity: str) -> Array:
         """Return a quantity, of the shape to which broadcast what it depends on."""
@@ -187,17 +187,23 @@ class Evaluation:
         defined: Any = reduce(operator.or_, masks) if masks else np.asarray(True)
         # A network's own conditions, as far as what they look at is known.
         network = NETWORKS.get(self.labels.get("topology", ""))
-        for one in network.existing(self.labels) if network else ():
-            if all(self.builder.perhaps(name) is not None for name in one.inputs):
+        for requirement in network.existing(self.labels) if network else ():
+            if all(self.builder.perhaps(name) is not None for name in requirement.inputs):
                 with using(self._namespace):
-                    defined = defined & one.holds(*(self[name] for name in one.inputs))
+                    defined = defined & requirement.holds(
+                        *(self[name] for name in requirement.inputs)
+                    )
         return defined
 
     def fastest(self) -> Array:
         """Return which of the algorithms has the least time, by its place among them."""
-        found = self.algorithms
+        algorithms = self.algorithms
         with using(self._namespace):
-            return np.asarray(0) if len(found) == 1 else self._of(self.builder.best(found))[1]
+            return (
+                np.asarray(0)
+                if len(algorithms) == 1
+                else self._of(self.builder.best(algorithms))[1]
+            )
 
     def _array(self, node: Node) -> Array:
         with using(self._namespace):
@@ -214,9 +220,9 @@ class Evaluation:
             return node.given
         # Most inputs are known, and a look costs less than a call.
         inputs = []
-        for one in node.inputs:
-            value = values.get(id(one))
-            inputs.append(self._of(one) if value is None else value)
+        for operand in node.inputs:
+            value = values.get(id(operand))
+            inputs.append(self._of(operand) if value is None else value)
         known = values[id(node)] = node.run(*inputs)
         return known
 

@@ -53,8 +53,8 @@ def formulas(*, others: bool = False) -> tuple[Formula, ...]:
 def algorithms(*, others: bool = False) -> tuple[Algorithm, ...]:
     """Return the package's algorithms; a user's, too, where `others` are wanted."""
     load()
-    found = (algorithm for algorithm in ALGORITHMS.values() if others or _own(algorithm.place))
-    return tuple(sorted(found, key=lambda one: one.line))
+    declared = (algorithm for algorithm in ALGORITHMS.values() if others or _own(algorithm.place))
+    return tuple(sorted(declared, key=lambda declaration: declaration.line))
 
 
 def _own(place: str) -> bool:

@@ -84,8 +84,8 @@ def _check(node: ast.AST, expression: str) -> None:
 
 def names(expression: str) -> tuple[str, ...]:
     """Return the names of the quantities in an expression, in order of appearance."""
-    found = [node.id for node in ast.walk(parse(expression)) if isinstance(node, ast.Name)]
-    return tuple(dict.fromkeys(name for name in found if name not in FUNCTIONS))
+    identifiers = [node.id for node in ast.walk(parse(expression)) if isinstance(node, ast.Name)]
+    return tuple(dict.fromkeys(name for name in identifiers if name not in FUNCTIONS))
 
 
 def words(expression: str) -> set[str]:

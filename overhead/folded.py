@@ -255,8 +255,8 @@ def folded_stage_layers(
     """Layers of the stage: two chunks, the first less the counted embedding and LM head."""
     ends = embedding_layer_weight + head_layer_weight
     even = virtual_pipeline_size * xp.ceil((pipeline_layers + ends) / (pp * virtual_pipeline_size))
-    own = xp.maximum(even - xp.where(stage == 0.0, ends, 0.0), 0.0)
-    return xp.asarray(own * layers / xp.maximum(pipeline_layers, 1.0) + stage_added_layers)
+    remaining = xp.maximum(even - xp.where(stage == 0.0, ends, 0.0), 0.0)
+    return xp.asarray(remaining * layers / xp.maximum(pipeline_layers, 1.0) + stage_added_layers)
 
 
 @derived(returns="stage_leading_layers", assumes=(BOTH_ENDS,), **KNOWN)
@@ -270,8 +270,8 @@ def folded_leading_layers(
     stage,
 ):
     """Leading dense layers of an MoE model in the two chunks of the stage."""
-    places = pipeline_layers + embedding_layer_weight + head_layer_weight
-    chunk = xp.ceil(places / (pp * virtual_pipeline_size))
+    slots = pipeline_layers + embedding_layer_weight + head_layer_weight
+    chunk = xp.ceil(slots / (pp * virtual_pipeline_size))
     leading = dense_layers + embedding_layer_weight
     down = xp.clip(leading - stage * chunk, 0.0, chunk)
     up = xp.clip(leading - (2.0 * pp - 1.0 - stage) * chunk, 0.0, chunk)

@@ -229,8 +229,8 @@ class Call:
     def statement(self) -> str:
         """The call as an equation with its bindings."""
         bound = ", ".join(f"{inner} = {outer}" for inner, outer in self.bind.items())
-        places = ", ".join(f"{label} {value}" for label, value in self.labels.items())
-        of = f"{self.of} of {places}" if places else self.of
+        labels = ", ".join(f"{label} {value}" for label, value in self.labels.items())
+        of = f"{self.of} of {labels}" if labels else self.of
         return f"{self.returns} = {of}({bound})"
 
     def check(self) -> None:
@@ -245,9 +245,9 @@ class Call:
             if name not in VOCABULARY:
                 message = f"{self.returns}: '{name}' is not in the vocabulary"
                 raise ValueError(message)
-        for one, other in ((self.returns, self.of), *self.bind.items()):
-            if VOCABULARY[one].units != VOCABULARY[other].units:
-                message = f"{self.returns}: '{one}' and '{other}' differ in unit"
+        for inner, other in ((self.returns, self.of), *self.bind.items()):
+            if VOCABULARY[inner].units != VOCABULARY[other].units:
+                message = f"{self.returns}: '{inner}' and '{other}' differ in unit"
                 raise ValueError(message)
 
 
@@ -307,8 +307,8 @@ class Registry(Mapping[str, Formula]):
         """
         known = self._formulas.get(declared.name)
         if known is not None:
-            places = f"{known.place}, and now {declared.place}"
-            message = f"a formula called '{declared.name}' is declared already: {places}"
+            locations = f"{known.place}, and now {declared.place}"
+            message = f"a formula called '{declared.name}' is declared already: {locations}"
             raise ValueError(message)
         self._formulas[declared.name] = declared
         self._enter(declared)
@@ -385,7 +385,7 @@ class Registry(Mapping[str, Formula]):
 
     def candidates(self, quantity: str) -> tuple[Formula | Call, ...]:
         """Return all that give a quantity under some labels, the more special ones first."""
-        return tuple(one for one, _ in self._special_first(quantity))
+        return tuple(declaration for declaration, _ in self._special_first(quantity))
 
     def _special_first(self, quantity: str) -> list[tuple[Formula | Call, Condition]]:
         ranked = self._ranked.get(quantity)
@@ -393,7 +393,7 @@ class Registry(Mapping[str, Formula]):
             self.load_everything()
             ranked = self._ranked.get(quantity)
         if ranked is None:
-            ranked = [(one, expanded(one.holds)) for one in self._candidates.get(quantity, ())]
+            ranked = [(each, expanded(each.holds)) for each in self._candidates.get(quantity, ())]
             if len(ranked) > 1:
                 # A more special one implies all that a more general one implies, and that one.
                 every = [holds for _, holds in ranked]
@@ -428,7 +428,7 @@ class Registry(Mapping[str, Formula]):
 
     def _refuse_ties(self, quantity: str) -> None:
         ranked = self._special_first(quantity)
-        for (one, first), (other, second) in combinations(ranked, 2):
+        for (left, first), (right, second) in combinations(ranked, 2):
             together = both(first, second)
             if together is None or (implies(first, second) != implies(second, first)):
                 continue
@@ -441,9 +441,9 @@ class Registry(Mapping[str, Formula]):
             ):
                 words = ", ".join(f"{k} = {' or '.join(sorted(v))}" for k, v in together.items())
                 message = (
-                    f"{quantity}: '{one.name}' ({one.place}) and '{other.name}' ({other.place}) "
+                    f"{quantity}: '{left.name}' ({left.place}) and '{right.name}' ({right.place}) "
                     f"both give it{f' where {words}' if words else ''}, and nothing says which; "
-                    f"let one hold for fewer labels, or say replaces = '{one.name}'"
+                    f"let one hold for fewer labels, or say replaces = '{left.name}'"
                 )
                 raise ValueError(message)
 
@@ -636,8 +636,8 @@ def _register(
     further: Further,
 ) -> None:
     """Register a kernel that serves several formulas, at the place of who declares one."""
-    own: Further = {"source": "derivation", "name": name, **further}
-    formula(returns=returns, inputs=tuple(inputs), title=title, place=calling(3), **own)(kernel)
+    options: Further = {"source": "derivation", "name": name, **further}
+    formula(returns=returns, inputs=tuple(inputs), title=title, place=calling(3), **options)(kernel)
 
 
 def total(returns: str, names: Sequence[str], title: str = "", **further: Unpack[Further]) -> None:

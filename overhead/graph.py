@@ -80,14 +80,14 @@ class Node:
 
 def below(node: Node, known: dict[int, int]) -> int:
     """Return the names of what is given below a node, as bits; `known`: by nodes' keys."""
-    found = known.get(node.key)
-    if found is None:
-        found = BIT[node.name] if node.run is None else 0
-        for one in node.inputs:
-            own = known.get(one.key)
-            found |= below(one, known) if own is None else own
-        known[node.key] = found
-    return found
+    mask = known.get(node.key)
+    if mask is None:
+        mask = BIT[node.name] if node.run is None else 0
+        for operand in node.inputs:
+            known_mask = known.get(operand.key)
+            mask |= below(operand, known) if known_mask is None else known_mask
+        known[node.key] = mask
+    return mask
 
 
 class Space(Protocol):
@@ -306,11 +306,11 @@ class Builder:
         for name in names:
             try:
                 inputs.append(self.node(name, algorithm))
-            except Missing as one:
+            except Missing as error:
                 if missing is None:
-                    missing = one
+                    missing = error
                 else:
-                    missing.roots = tuple(dict.fromkeys((*missing.roots, *one.roots)))
+                    missing.roots = tuple(dict.fromkeys((*missing.roots, *error.roots)))
         if missing is not None:
             raise missing
         return tuple(inputs)

@@ -54,13 +54,13 @@ def _path(
     given: dict[str, ArrayLike] = {"message_bytes": size, **NO_LINKS}
     for name, one in arrays.items():
         given[name] = one.reshape(one.shape[:1] + (1,) * (axes + 1 - one.ndim) + one.shape[1:])
-    found = Evaluation(given, {"switching": switching})
+    evaluation = Evaluation(given, {"switching": switching})
     joins: dict[str, Callable[..., Any]] = {
         "path_latency": np.sum,
         "path_serialization_time": JOINED[switching],
         "path_energy_per_bit": np.sum,
     }
-    path = {name: np.asarray(join(found[name], axis=0)) for name, join in joins.items()}
+    path = {name: np.asarray(join(evaluation[name], axis=0)) for name, join in joins.items()}
     return {"message_bytes": size, **path}
 
 
@@ -122,19 +122,19 @@ class LevelHops:
 
     def hops(self, source: ArrayLike, destination: ArrayLike) -> Array:
         """Return the links between ranks, types along the first axis; none to a rank itself."""
-        one, other = np.broadcast_arrays(
+        first, other = np.broadcast_arrays(
             np.asarray(source, dtype=np.int64), np.asarray(destination, dtype=np.int64)
         )
-        level = np.where(one == other, 0, 1)
+        level = np.where(first == other, 0, 1)
         span = 1
         for size in self.sizes:
             span *= size
-            level = level + (one // span != other // span)
+            level = level + (first // span != other // span)
         table = np.array([(0,) * len(self.paths[0]), *self.paths], dtype=np.float64)
         found = table[level]
         if self.rails:
             ours, theirs = (
-                each % self.sizes[0] * self.rails // self.sizes[0] for each in (one, other)
+                each % self.sizes[0] * self.rails // self.sizes[0] for each in (first, other)
             )
             turns = (level > 1) & (ours != theirs)
             found = found + turns[..., np.newaxis] * np.array(self.turn, dtype=np.float64)
@@ -242,12 +242,12 @@ def ring_all_reduce(
         switching,
     )
     given = {name: path[of] for name, of in PATH.items()}
-    found = Evaluation({**given, "message_bytes": path["message_bytes"], "ranks": ranks}, RING)
+    evaluation = Evaluation({**given, "message_bytes": path["message_bytes"], "ranks": ranks}, RING)
     return Traffic(
-        rank_bytes=found["sent_bytes"][..., 0],
-        total_bytes=found["link_bytes"][..., 0],
-        time=found["time"].max(axis=-1),
-        energy=(found["energy"] * (counts / ranks)).sum(axis=-1),
+        rank_bytes=evaluation["sent_bytes"][..., 0],
+        total_bytes=evaluation["link_bytes"][..., 0],
+        time=evaluation["time"].max(axis=-1),
+        energy=(evaluation["energy"] * (counts / ranks)).sum(axis=-1),
     )
 
 

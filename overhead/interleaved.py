@@ -44,11 +44,11 @@ def _ranks(pp: int, chunks: int, groups: int) -> tuple[list[Array], Array, int]:
     chunk = np.zeros(nothing + 1, dtype=np.int64)
     chunk[forward] = row * pp + stage
     chunk[backward] = (2 * chunks - 1 - row) * pp + stage
-    rank, found = np.zeros(nothing + 1, dtype=np.int64), np.full(nothing + 1, -1)
-    while not np.array_equal(rank, found):
-        rank = found
-        found = np.maximum(rank[before], rank[needed]) + 1
-        found[nothing] = -1
+    rank, latest = np.zeros(nothing + 1, dtype=np.int64), np.full(nothing + 1, -1)
+    while not np.array_equal(rank, latest):
+        rank = latest
+        latest = np.maximum(rank[before], rank[needed]) + 1
+        latest[nothing] = -1
     order = np.argsort(rank[:-1], kind="stable")
     every = np.stack([order, before[order], needed[order], chunk[order]])
     ranks = np.split(every, np.flatnonzero(np.diff(rank[order])) + 1, axis=1)
@@ -97,7 +97,9 @@ def interleaved_time(num_micro_batches: Number, pp: Number, chunks: Number, *wor
     """
     given = (num_micro_batches, pp, chunks, *work)
     shape = np.broadcast_shapes(*map(np.shape, given))
-    cells = [np.broadcast_to(np.asarray(one, dtype=np.float64), shape).ravel() for one in given]
+    cells = [
+        np.broadcast_to(np.asarray(number, dtype=np.float64), shape).ravel() for number in given
+    ]
     count, stages, rows, *times = cells
     layers = layers_of_kind(0.0, 0.0, 0.0, 1.0, 1.0, 0.0, *times[11:])
     # Where there is no such order, or no layer for each chunk, it is that of even chunks.
@@ -108,7 +110,7 @@ def interleaved_time(num_micro_batches: Number, pp: Number, chunks: Number, *wor
         same = np.flatnonzero(known & (stages == p) & (rows == v))
         step = max(BLOCK // (2 * MOST_GROUPS * v * p * p), 1)
         for some in (same[at : at + step] for at in range(0, same.size, step)):
-            result[some] = _cells(p, v, count[some] / p, *(one[some] for one in times))
+            result[some] = _cells(p, v, count[some] / p, *(time[some] for time in times))
     return np.asarray(result.reshape(shape))
 
 
@@ -123,7 +125,10 @@ def _cells(pp: int, chunks: int, groups: Array, *work: Array) -> Array:
     both = forward + backward
     ends = np.where(both > 0.0, ends / np.where(both > 0.0, both, 1.0), 0.0)
     ways = zip((forward, backward), layers[:2], layers[2:4], strict=True)
-    times = [time / chunks + ends * time + more * moe + attention * own for time, moe, own in ways]
+    times = [
+        time / chunks + ends * time + more * moe + attention * attention_time
+        for time, moe, attention_time in ways
+    ]
     times = np.maximum(np.concatenate(times), 0.0)
     least = np.clip(np.floor(groups), 1.0, MOST_GROUPS)
     result = np.zeros(groups.size)

@@ -314,26 +314,26 @@ LEVELS = frozenset({"two_levels", "three_levels"})
 
 def expanded(condition: Condition) -> Condition:
     """Return a condition with what follows from it: a hierarchy has levels, others are flat."""
-    found = dict(condition)
-    topology = found.get("topology")
-    if topology is not None and "shape" not in found:
+    labels = dict(condition)
+    topology = labels.get("topology")
+    if topology is not None and "shape" not in labels:
         if topology == {HIERARCHY}:
-            found["shape"] = LEVELS
+            labels["shape"] = LEVELS
         elif HIERARCHY not in topology:
-            found["shape"] = FLAT
-    return found
+            labels["shape"] = FLAT
+    return labels
 
 
-def implies(one: Condition, other: Condition) -> bool:
+def implies(condition: Condition, other: Condition) -> bool:
     """Return whether wherever the first holds, the second does, too."""
-    return all(name in one and one[name] <= values for name, values in other.items())
+    return all(name in condition and condition[name] <= values for name, values in other.items())
 
 
-def both(one: Condition, other: Condition) -> Condition | None:
+def both(condition: Condition, other: Condition) -> Condition | None:
     """Return where both hold, or None where they can't together."""
-    found = {**one}
+    joined = {**condition}
     for name, values in other.items():
-        found[name] = found[name] & values if name in found else values
-        if not found[name]:
+        joined[name] = joined[name] & values if name in joined else values
+        if not joined[name]:
             return None
-    return found
+    return joined

@@ -84,7 +84,7 @@ class Law:
         """Yield what is given by hand: all inputs (``*`` is those not named), and the value."""
         for text in self.at:
             given, _, value = text.partition("->")
-            known = dict(one.split("=") for one in given.split())
+            known = dict(pair.split("=") for pair in given.split())
             rest = known.pop("*", None)
             if strange := set(known) - set(inputs):
                 message = f"{text}: {', '.join(sorted(strange))} is no input"
@@ -173,17 +173,17 @@ def parsed(laws: str, free: str = "", at: str = "") -> Law:
 @cache
 def table() -> dict[str, Law]:
     """Return the laws of all rows, by formula; a row may stand for several."""
-    found: dict[str, Law] = {}
+    laws: dict[str, Law] = {}
     for path in sorted(FOLDER.glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 law = parsed(row["laws"], row["free"], row["at"])
                 for name in row["formula"].split():
-                    if name in found:
+                    if name in laws:
                         message = f"{path.name}: '{name}' has laws already"
                         raise ValueError(message)
-                    found[name] = law
-    return found
+                    laws[name] = law
+    return laws
 
 
 def law_of(formula: Formula) -> Law | None:

@@ -506,9 +506,11 @@ def _of_algorithm(network: str, name: str) -> tuple[Requirement, ...]:
     """Return what the algorithm of a plan's collectives must fulfil."""
     if name not in (*CHOICES, *ALGORITHMS.names(network)):
         return (NO_ALGORITHM,)
-    own = (algorithm for algorithm in ALGORITHMS.values() if algorithm.topology == network)
+    algorithms = (algorithm for algorithm in ALGORITHMS.values() if algorithm.topology == network)
     # A choice takes what is defined, but for a network that some numbers of ranks don't make.
-    limited = (one.conditions if one.name == name else one.of_ranks for one in own)
+    limited = (
+        member.conditions if member.name == name else member.of_ranks for member in algorithms
+    )
     return (NOT_OF_GROUPS,) if any(limited) else ()
 
 

@@ -125,16 +125,16 @@ class Vocabulary(Mapping[str, Quantity]):
         self.of_collectives = frozenset().union(*(self.tables[name] for name in COLLECTIVE))
 
     def __getitem__(self, name: str) -> Quantity:
-        found = self._found.get(name)
-        if found is None:
+        stored = self._found.get(name)
+        if stored is None:
             message = f"no quantity is called '{name}': define it in the vocabulary first"
             raise KeyError(message)
-        if isinstance(found, str):
-            _, symbol, units, domain, default, meaning = next(csv.reader([found]))
+        if isinstance(stored, str):
+            _, symbol, units, domain, default, meaning = next(csv.reader([stored]))
             value = float(default) if default else None
-            found = Quantity(name, symbol, units, meaning, *DOMAINS[domain], value)
-            self._found[name] = found
-        return found
+            stored = Quantity(name, symbol, units, meaning, *DOMAINS[domain], value)
+            self._found[name] = stored
+        return stored
 
     def __contains__(self, name: object) -> bool:
         return name in self._found

@@ -157,12 +157,12 @@ def ufunc_of(tree: ast.expr, inputs: Sequence[str]) -> np.ufunc | None:
     """Return the ufunc of two inputs, in their order, that a tree is; None if it is none."""
     match tree:
         case ast.BinOp(left=ast.Name(id=one), op=op, right=ast.Name(id=other)):
-            found = [ufunc for ufunc, kind in ARITHMETIC.items() if isinstance(op, kind)]
+            ufuncs = [ufunc for ufunc, kind in ARITHMETIC.items() if isinstance(op, kind)]
         case ast.Call(func=ast.Name(id=name), args=[ast.Name(id=one), ast.Name(id=other)]):
-            found = [ufunc for ufunc, called in CALLS.items() if called == name]
+            ufuncs = [ufunc for ufunc, called in CALLS.items() if called == name]
         case _:
             return None
-    return found[0] if found and (one, other) == tuple(inputs) else None
+    return ufuncs[0] if ufuncs and (one, other) == tuple(inputs) else None
 
 
 _LOCK = threading.RLock()
@@ -259,14 +259,14 @@ def _call(name: str, *args: ast.expr) -> ast.expr:
     return ast.Call(ast.Name(name), list(args), [])
 
 
-def _same(one: ast.expr, other: ast.expr) -> bool:
-    return one is other or ast.dump(one) == ast.dump(other)
+def _same(first: ast.expr, other: ast.expr) -> bool:
+    return first is other or ast.dump(first) == ast.dump(other)
 
 
 def _ufunc(ufunc: np.ufunc, args: Sequence[ast.expr]) -> ast.expr:
     if ufunc in ARITHMETIC:
-        one, other = map(number, args)
-        return _arithmetic(ARITHMETIC[ufunc], one, other)
+        first, other = map(number, args)
+        return _arithmetic(ARITHMETIC[ufunc], first, other)
     if ufunc in COMPARISONS:
         return _compare(COMPARISONS[ufunc], *args)
     if ufunc in BOTH_OR_EITHER:
@@ -279,21 +279,21 @@ def _ufunc(ufunc: np.ufunc, args: Sequence[ast.expr]) -> ast.expr:
     raise RecordingError(msg)
 
 
-def _joined(op: type[ast.operator], one: ast.expr, other: ast.expr) -> ast.expr:
+def _joined(op: type[ast.operator], first: ast.expr, other: ast.expr) -> ast.expr:
     """Return that both conditions hold, or either; one of them may be a plain truth."""
-    for truth, rest in ((constant_of(one), other), (constant_of(other), one)):
+    for truth, rest in ((constant_of(first), other), (constant_of(other), first)):
         if truth is not None:
             decides = (truth == 0.0) == (op is ast.BitAnd)
             return _constant(truth) if decides else rest
-    return ast.BinOp(one, op(), other)
+    return ast.BinOp(first, op(), other)
 
 
-def _compare(op: type[ast.cmpop], one: ast.expr, other: ast.expr) -> ast.expr:
-    one = number(one)
+def _compare(op: type[ast.cmpop], first: ast.expr, other: ast.expr) -> ast.expr:
+    first = number(first)
     if constant_of(other) == 0.0:
-        factor, rest = _factor(one)
-        one = rest if factor > 0.0 and constant_of(one) is None else one
-    return ast.Compare(one, [op()], [number(other)])
+        factor, rest = _factor(first)
+        first = rest if factor > 0.0 and constant_of(first) is None else first
+    return ast.Compare(first, [op()], [number(other)])
 
 
 def _not(tree: ast.expr) -> ast.expr:
@@ -358,26 +358,26 @@ def _name_of(tree: ast.AST) -> str:
     return tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else ""
 
 
-def _arithmetic(op: type[ast.operator], one: ast.expr, other: ast.expr) -> ast.expr:
-    left, right = constant_of(one), constant_of(other)
+def _arithmetic(op: type[ast.operator], first: ast.expr, other: ast.expr) -> ast.expr:
+    left, right = constant_of(first), constant_of(other)
     if op is ast.Add and left == 0.0:
         return other
-    if op is ast.Add and left is None and _same(one, other):
-        return _product(_constant(2), one)
+    if op is ast.Add and left is None and _same(first, other):
+        return _product(_constant(2), first)
     if op in (ast.Add, ast.Sub) and right == 0.0:
-        return one
+        return first
     if op is ast.Add and isinstance(other, ast.UnaryOp):
-        return ast.BinOp(one, ast.Sub(), other.operand)
+        return ast.BinOp(first, ast.Sub(), other.operand)
     if op is ast.Mult:
-        return _product(one, other)
+        return _product(first, other)
     if op is ast.Add:
-        (one, left), (other, right) = _ending(one), _ending(other)
+        (first, left), (other, right) = _ending(first), _ending(other)
         if left and right:
-            return _ended(ast.BinOp(one, ast.Add(), other), left + right)
-        one, other = _ended(one, left), _ended(other, right)
+            return _ended(ast.BinOp(first, ast.Add(), other), left + right)
+        first, other = _ended(first, left), _ended(other, right)
     if op in (ast.Div, ast.Pow) and right == 1.0:
-        return one
-    return ast.BinOp(one, op(), other)
+        return first
+    return ast.BinOp(first, op(), other)
 
 
 def _ending(tree: ast.expr) -> tuple[ast.expr, float]:
@@ -405,26 +405,26 @@ def _power(tree: ast.expr) -> tuple[ast.expr, float]:
     return tree, 1.0
 
 
-def _product(one: ast.expr, other: ast.expr) -> ast.expr:
-    (base, exponent), (again, further) = _power(one), _power(other)
+def _product(first: ast.expr, other: ast.expr) -> ast.expr:
+    (base, exponent), (again, further) = _power(first), _power(other)
     total = exponent + further
     more = total > 2.0 or _factor(base)[0] != 1.0
     if more and constant_of(base) is None and _same(base, again):
         return ast.BinOp(base, ast.Pow(), _constant(total))
-    (left, one), (right, other) = _factor(one), _factor(other)
+    (left, first), (right, other) = _factor(first), _factor(other)
     factor = left * right
     if factor == 0.0:
         return _constant(0)
     match other:
         case ast.BinOp(left=ast.Constant(value=1), op=ast.Div(), right=divisor):
-            return ast.BinOp(_scaled(factor, one), ast.Div(), divisor)
-    for indicator, value in ((one, other), (other, one)):
+            return ast.BinOp(_scaled(factor, first), ast.Div(), divisor)
+    for indicator, value in ((first, other), (other, first)):
         condition = _condition(indicator)
         if condition is not indicator:
             return _where(condition, _scaled(factor, value), _constant(0))
-    if constant_of(one) == 1.0 or constant_of(other) == 1.0:
-        return _scaled(factor, other if constant_of(one) == 1.0 else one)
-    return ast.BinOp(_scaled(factor, one), ast.Mult(), other)
+    if constant_of(first) == 1.0 or constant_of(other) == 1.0:
+        return _scaled(factor, other if constant_of(first) == 1.0 else first)
+    return ast.BinOp(_scaled(factor, first), ast.Mult(), other)
 
 
 def _factor(tree: ast.expr) -> tuple[float, ast.expr]:
@@ -460,7 +460,7 @@ FURTHER: dict[np.ufunc, Callable[..., ast.expr]] = {
     np.positive: lambda tree: tree,
     np.exp2: lambda tree: ast.BinOp(_constant(2), ast.Pow(), number(tree)),
     np.square: lambda tree: ast.BinOp(number(tree), ast.Pow(), _constant(2)),
-    np.floor_divide: lambda one, other: _call("floor", _arithmetic(ast.Div, one, other)),
+    np.floor_divide: lambda first, other: _call("floor", _arithmetic(ast.Div, first, other)),
     np.logical_not: _not,
     np.invert: _not,
 }
@@ -523,32 +523,34 @@ def _text(tree: ast.expr, outer: int) -> str:
         case ast.Call(func=ast.Name(id=name), args=args):
             return f"{name}({', '.join(_text(arg, 0) for arg in args)})"
         case ast.UnaryOp(operand=operand):
-            written, own = f"-{_text(operand, _NEGATIVE)}", _NEGATIVE
+            written, strength = f"-{_text(operand, _NEGATIVE)}", _NEGATIVE
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            sign, own = _SIGNS[type(op)]
-            written = f"{_text(left, own + 1)}{sign}{_text(right, own + 1)}"
+            sign, strength = _SIGNS[type(op)]
+            written = f"{_text(left, strength + 1)}{sign}{_text(right, strength + 1)}"
         case ast.BinOp(left=left, op=op, right=right):
-            sign, own = _SIGNS[type(op)]
-            written = f"{_text(left, _left(op, left, own))}{sign}{_text(right, _right(op, right))}"
+            sign, strength = _SIGNS[type(op)]
+            written = (
+                f"{_text(left, _left(op, left, strength))}{sign}{_text(right, _right(op, right))}"
+            )
         case _:
             raise RecordingError(ast.dump(tree))
-    return f"({written})" if own < outer else written
+    return f"({written})" if strength < outer else written
 
 
-def _left(op: ast.operator, left: ast.expr, own: int) -> int:
-    mixed = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod) and own == 6
+def _left(op: ast.operator, left: ast.expr, strength: int) -> int:
+    mixed = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod) and strength == 6
     if isinstance(op, ast.BitAnd | ast.BitOr):
-        return own if isinstance(left, ast.BinOp) and type(left.op) is type(op) else _NEGATIVE
-    return own + 1 if mixed or isinstance(op, ast.Pow) else own
+        return strength if isinstance(left, ast.BinOp) and type(left.op) is type(op) else _NEGATIVE
+    return strength + 1 if mixed or isinstance(op, ast.Pow) else strength
 
 
 def _right(op: ast.operator, right: ast.expr) -> int:
-    own = _SIGNS[type(op)][1]
+    strength = _SIGNS[type(op)][1]
     inner = right.op if isinstance(right, ast.BinOp) else None
     if isinstance(op, ast.BitAnd | ast.BitOr):
-        return own if type(inner) is type(op) else _NEGATIVE
+        return strength if type(inner) is type(op) else _NEGATIVE
     if isinstance(op, ast.Add) or (
         isinstance(op, ast.Mult) and isinstance(inner, ast.Mult | ast.Div)
     ):
-        return own
-    return own + 1
+        return strength
+    return strength + 1

@@ -16,8 +16,8 @@ from overhead.quantity import VOCABULARY
 def _path(kind: str, file: str) -> Path:
     """Return where a file of the catalogue is: in an installation a copy, or beside the code."""
     package = Path(__file__).parent
-    places = (package / "machines" / file, package.parent / "specs" / kind / file)
-    path = next((place for place in places if place.exists()), None)
+    paths = (package / "machines" / file, package.parent / "specs" / kind / file)
+    path = next((candidate for candidate in paths if candidate.exists()), None)
     if path is None:
         message = f"{file} is missing from the installation of overhead: install again"
         raise FileNotFoundError(message)
@@ -60,9 +60,9 @@ def losses() -> Mapping[str, Mapping[str, Usual]]:
     return tables
 
 
-def loss_figures(loss: str, own: str) -> Mapping[str, Usual]:
+def loss_figures(loss: str, recipe_loss: str) -> Mapping[str, Usual]:
     """Return what a loss changes where software has another, its own."""
-    return {} if loss == own else losses()[loss]
+    return {} if loss == recipe_loss else losses()[loss]
 
 
 @cache

@@ -41,12 +41,12 @@ def popcount_sum(ranks: Array) -> Array:
 
 
 @named("gcd")
-def greatest_common_divisor(one: Array, other: Array) -> Array:
+def greatest_common_divisor(first: Array, other: Array) -> Array:
     """Return the greatest common divisor of whole numbers, of the shape to which they broadcast.
 
     What isn't whole is cut off.
     """
-    whole = (np.asarray(number, dtype=np.float64).astype(np.int64) for number in (one, other))
+    whole = (np.asarray(number, dtype=np.float64).astype(np.int64) for number in (first, other))
     return np.asarray(np.gcd(*whole), dtype=np.float64)
 
 
@@ -57,21 +57,21 @@ def square_divisor(number: Array) -> Array:
     What isn't whole is cut off.
     """
     whole = np.asarray(number, dtype=np.float64).astype(np.int64)
-    each, place = np.unique(whole, return_inverse=True)
+    each, inverse = np.unique(whole, return_inverse=True)
     best = np.ones_like(each)
     # Divisors one by one, for all numbers at once.
     for divisor in range(2, int(np.sqrt(each[-1])) + 1 if each.size else 0):
         best = np.where((each % divisor == 0) & (divisor * divisor <= each), divisor, best)
-    return np.asarray(best[place].reshape(whole.shape), dtype=np.float64)
+    return np.asarray(best[inverse].reshape(whole.shape), dtype=np.float64)
 
 
 @named()
-def power_sum(one: Array, other: Array, power: Array | float) -> Array:
+def power_sum(left: Array, other: Array, power: Array | float) -> Array:
     """Return (one^power + other^power)^(1/power) of numbers from 0: a maximum that is smooth.
 
     With a power below 0 it is a smooth minimum; either way the sharper, the further from 0.
     """
-    larger, smaller = np.maximum(one, other), np.minimum(one, other)
+    larger, smaller = np.maximum(left, other), np.minimum(left, other)
     first = np.where(np.less(power, 0.0), smaller, larger)
     second = np.where(np.less(power, 0.0), larger, smaller)
     some = (first > 0.0) & (first < np.inf)
@@ -109,11 +109,11 @@ def negative_binomial_tail(count: Array, mean: Array, dispersion: Array) -> Arra
     # Beyond the mean never as 1 less what lies below, which leaves no digits of a small one.
     above = count + 1.0 >= near
     beyond = _beyond(count, np.where(above, near, 0.0), dispersion, last)
-    found = np.where(above, beyond, 1.0 - below)
+    tail = np.where(above, beyond, 1.0 - below)
     if np.any(far):
-        found = np.array(found)
-        found[far] = _tail(count[far], mean[far], dispersion[far])
-    return found
+        tail = np.array(tail)
+        tail[far] = _tail(count[far], mean[far], dispersion[far])
+    return tail
 
 
 @named()
@@ -124,11 +124,11 @@ def negative_binomial_quantile(share: Array, mean: Array, dispersion: Array) -> 
     """
     share, mean, dispersion = np.broadcast_arrays(*map(np.asarray, (share, mean, dispersion)))
     far = _far(mean, dispersion)
-    found = _sum_up(np.where(far, 0.0, mean), dispersion, share=share)[0]
+    quantile = _sum_up(np.where(far, 0.0, mean), dispersion, share=share)[0]
     if np.any(far):
-        found = np.array(found)
-        found[far] = _count(share[far], mean[far], dispersion[far])
-    return found
+        quantile = np.array(quantile)
+        quantile[far] = _count(share[far], mean[far], dispersion[far])
+    return quantile
 
 
 def _far(mean, dispersion):
@@ -156,10 +156,13 @@ def _tail(count, mean, dispersion):
     Of its density's two sides, over the logit and from its peak on, neither is small beside the
     other where both count; strips grow away from the peak (NIST DLMF, 8.17.24: the law's sum).
     """
-    one = 1.0 / np.maximum(dispersion, 1e-9 / mean)
+    inverse_dispersion = 1.0 / np.maximum(dispersion, 1e-9 / mean)
     other = count + 1.0
-    left, right = (one / (one + other))[:, None, None], (other / (one + other))[:, None, None]
-    scale = np.minimum(np.sqrt(1.0 / one + 1.0 / other), 1.0)
+    left, right = (
+        (inverse_dispersion / (inverse_dispersion + other))[:, None, None],
+        (other / (inverse_dispersion + other))[:, None, None],
+    )
+    scale = np.minimum(np.sqrt(1.0 / inverse_dispersion + 1.0 / other), 1.0)
     steps = np.concatenate(([0.0], 2.0 ** np.arange(18)))
     edges = scale[:, None] * np.concatenate((-steps[:0:-1], steps))
     split = np.log(other / mean)[:, None]
@@ -170,7 +173,7 @@ def _tail(count, mean, dispersion):
         at = low[..., None] + half * (1.0 + nodes)
         # So far from the peak that a logarithm is infinite there is nothing.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            logs = one[:, None, None] * np.log1p(right * np.expm1(-at))
+            logs = inverse_dispersion[:, None, None] * np.log1p(right * np.expm1(-at))
             logs += other[:, None, None] * np.log1p(left * np.expm1(at))
             density = np.nan_to_num(np.exp(-logs), posinf=0.0)
         return np.sum(half * weights * density, axis=(1, 2))
@@ -190,7 +193,7 @@ def _beyond(count, mean, dispersion, last):
     share = dispersion * rest  # the function's x, and `rest` is x times its b
     with np.errstate(divide="ignore"):
         following = np.exp(last + np.log(rest * ((1.0 + dispersion * count) / first)))
-    upper, lower, found = np.ones(mean.shape), np.zeros(mean.shape), np.ones(mean.shape)
+    upper, lower, fraction = np.ones(mean.shape), np.zeros(mean.shape), np.ones(mean.shape)
     going = np.ones(mean.shape, dtype=bool)
     for order in range(MOST_TERMS):
         half, at = order // 2, first + order
@@ -201,11 +204,11 @@ def _beyond(count, mean, dispersion, last):
         upper, lower = 1.0 + term / upper, 1.0 / (1.0 + term * lower)
         change = upper * lower
         # Each number ends by itself, so that it is the same alone and among others.
-        found = np.where(going, found * change, found)
+        fraction = np.where(going, fraction * change, fraction)
         going &= np.abs(change - 1.0) > LAST_DIGIT
         if not np.any(going):
             break
-    return following / found
+    return following / fraction
 
 
 def _sum_up(
@@ -272,23 +275,23 @@ def _codes(column: Array) -> tuple[Array, float]:
     least, most = column.min(initial=0.0), column.max(initial=0.0)
     if most - least < ROWS and (column == np.floor(column)).all():
         return column - least, float(most - least) + 1.0
-    own = np.unique(column)
-    return np.searchsorted(own, column), float(own.size)
+    distinct = np.unique(column)
+    return np.searchsorted(distinct, column), float(distinct.size)
 
 
 def _combinations(columns: list[Array]) -> tuple[Array, Array]:
     """Return a row for each combination of columns' values, and which combination rows have."""
     code, below = np.zeros(len(columns[0])), 1.0
     for column in columns:
-        own, span = _codes(column)
+        column_code, span = _codes(column)
         if below * span > EXACT:
             code, below = _codes(code)
-        code, below = code * span + own, below * span
+        code, below = code * span + column_code, below * span
     known = np.unique(code)
-    places = np.searchsorted(known, code)
+    inverse = np.searchsorted(known, code)
     rows = np.empty(known.size, dtype=np.int64)
-    rows[places] = np.arange(len(code))
-    return rows, places
+    rows[inverse] = np.arange(len(code))
+    return rows, inverse
 
 
 Given = TypeVar("Given")
@@ -305,7 +308,7 @@ def _kept(function: Callable[..., Given]) -> Callable[..., Given]:
         arrays = [np.asarray(value, dtype=np.float64) for value in values]
         if sum(array.size for array in arrays) > MOST_KEPT:
             return function(*arrays)
-        return known(*((one.tobytes(), one.shape) for one in arrays))
+        return known(*((argument.tobytes(), argument.shape) for argument in arrays))
 
     return asked
 
@@ -315,14 +318,15 @@ def _distinct(*values: Number) -> tuple[list[Array], Array]:
     given = [np.asarray(value, dtype=np.float64) for value in values]
     shape = np.broadcast_shapes(*map(np.shape, given))
     full = [
-        one.reshape(-1) if one.size == 1 else np.broadcast_to(one, shape).ravel() for one in given
+        number.reshape(-1) if number.size == 1 else np.broadcast_to(number, shape).ravel()
+        for number in given
     ]
-    several = [one for one in full if one.size != 1]
+    several = [array for array in full if array.size != 1]
     if not several:
         return full, np.zeros(shape, dtype=np.int64)
-    rows, places = _combinations(several)
-    each = [np.broadcast_to(one[rows % one.size], rows.shape) for one in full]
-    return each, places.reshape(shape)
+    rows, inverse = _combinations(several)
+    each = [np.broadcast_to(array[rows % array.size], rows.shape) for array in full]
+    return each, inverse.reshape(shape)
 
 
 def _kinds(numbers: tuple[Array, ...]) -> Array:
@@ -336,26 +340,26 @@ def _tables(
     kind: Number, period: Number, chunk: Number, ahead: Number, *numbers: Array
 ) -> tuple[Array, Array]:
     """Return how many layers of a kind each chunk index has, a row a combination; cells' rows."""
-    columns, places = _distinct(kind, period, chunk, ahead, *numbers)
+    columns, inverse = _distinct(kind, period, chunk, ahead, *numbers)
     every = [column[:, np.newaxis] for column in columns]
     some = [slice(begin, begin + ROWS) for begin in range(0, every[0].size, ROWS)]
-    tables = [_counted(*(one[part] for one in every)) for part in some]
-    table = np.zeros((every[0].size, max((one.shape[1] for one in tables), default=0)))
-    for part, one in zip(some, tables, strict=True):
-        table[part, : one.shape[1]] = one
-    return table, places
+    tables = [_counted(*(array[part] for array in every)) for part in some]
+    table = np.zeros((every[0].size, max((counted.shape[1] for counted in tables), default=0)))
+    for part, counts in zip(some, tables, strict=True):
+        table[part, : counts.shape[1]] = counts
+    return table, inverse
 
 
 def _counted(kind: Array, period: Array, chunk: Array, ahead: Array, *numbers: Array) -> Array:
     """Return how many layers of a kind each chunk index has, rows a combination each."""
     kinds = _kinds(numbers)
     of_kind = np.where(kind > 0.0, kinds == kind, kinds > 0.0)
-    places = np.flatnonzero(of_kind.any(axis=0))
-    own = np.floor((places + ahead) / np.maximum(chunk, 1.0)) % period
-    width = int(own.max(initial=0.0)) + 1
-    at = np.arange(len(own))[:, np.newaxis] * width + own.astype(np.int64)
-    counts = np.bincount(at.ravel(), of_kind[:, places].ravel(), len(own) * width)
-    return counts.reshape(len(own), width)
+    layers = np.flatnonzero(of_kind.any(axis=0))
+    chunk_index = np.floor((layers + ahead) / np.maximum(chunk, 1.0)) % period
+    width = int(chunk_index.max(initial=0.0)) + 1
+    at = np.arange(len(chunk_index))[:, np.newaxis] * width + chunk_index.astype(np.int64)
+    counts = np.bincount(at.ravel(), of_kind[:, layers].ravel(), len(chunk_index) * width)
+    return counts.reshape(len(chunk_index), width)
 
 
 @named()
@@ -383,10 +387,10 @@ def layers_of_kind(
             return np.zeros(np.broadcast_shapes(rows.shape, column.shape))
         return np.where(there, table[rows, np.where(there, column, 0.0).astype(np.int64)], 0.0)
 
-    own = held(index)
+    layers = held(index)
     if not np.any(np.greater(mirrored, 0.0)):
-        return own + 0.0 * np.asarray(mirrored)
-    return own + np.where(np.greater(mirrored, 0.0), held(np.subtract(period, 1.0) - index), 0.0)
+        return layers + 0.0 * np.asarray(mirrored)
+    return layers + np.where(np.greater(mirrored, 0.0), held(np.subtract(period, 1.0) - index), 0.0)
 
 
 @lru_cache(maxsize=4096)
@@ -398,35 +402,39 @@ def _candidates(
     Of a folded pipeline all stages but the first are between them.
     """
     kinds = _kinds(tuple(np.array([[number]]) for number in numbers))[0]
-    places = np.flatnonzero(kinds)
+    layers = np.flatnonzero(kinds)
     period = pp * (1.0 + turned)
-    own = np.floor((places + ahead) / max(chunk, 1.0)) % period
-    own = np.minimum(own, period - 1.0 - own) if turned > 0.0 else own
-    sides = (own, pp - 1.0 - own) if mirrored > 0.0 else (own,)
+    stages = np.floor((layers + ahead) / max(chunk, 1.0)) % period
+    stages = np.minimum(stages, period - 1.0 - stages) if turned > 0.0 else stages
+    sides = (stages, pp - 1.0 - stages) if mirrored > 0.0 else (stages,)
     held: dict[tuple[int, ...], float] = {}
     for stage in np.arange(1.0, pp if turned > 0.0 else pp - 1.0):
-        there = np.concatenate([kinds[places[side == stage]] for side in sides])
+        there = np.concatenate([kinds[layers[side == stage]] for side in sides])
         counts = (there.size, (there == ATTENDING).sum(), (there == MIXED).sum())
         held.setdefault(counts, float(stage))
-    whole = max(places.size, 1)
+    whole = max(layers.size, 1)
     attending, mixed = (kinds == ATTENDING).sum() / whole, (kinds == MIXED).sum() / whole
     beyond = (
-        (stage, one - count * attending, other - count * mixed)
-        for (count, one, other), stage in held.items()
+        (stage, attended - count * attending, other - count * mixed)
+        for (count, attended, other), stage in held.items()
     )
-    found = tuple((stage, one / len(sides), other / len(sides)) for stage, one, other in beyond)
-    return found or ((min(max(pp - 1.0, 0.0), 1.0), 0.0, 0.0),)
+    candidates = tuple(
+        (stage, attended / len(sides), other / len(sides)) for stage, attended, other in beyond
+    )
+    return candidates or ((min(max(pp - 1.0, 0.0), 1.0), 0.0, 0.0),)
 
 
 @_kept
 def _stages(*cut: Number) -> list[tuple[Array, Array, Array]]:
     """Return the candidates one after the other, each with what all cells have of it."""
-    columns, places = _distinct(*cut)
+    columns, inverse = _distinct(*cut)
     each = [_candidates(*map(float, row)) for row in zip(*columns, strict=True)]
     most = max(map(len, each), default=1)
     # Rows of fewer stages repeat the first, which changes nothing.
-    table = np.array([[*own, *own[:1] * (most - len(own))] for own in each]).reshape(-1, most, 3)
-    return [tuple(one[places] for one in some.T) for some in np.moveaxis(table, 1, 0)]
+    table = np.array(
+        [[*candidates, *candidates[:1] * (most - len(candidates))] for candidates in each]
+    ).reshape(-1, most, 3)
+    return [tuple(array[inverse] for array in some.T) for some in np.moveaxis(table, 1, 0)]
 
 
 @named()
@@ -450,10 +458,10 @@ def heaviest_stage(
     shape = np.broadcast_shapes(
         several[0][0].shape, np.shape(attention_weight), np.shape(mixture_weight)
     )
-    best, found = np.full(shape, -np.inf), np.zeros(shape)
+    best, heaviest = np.full(shape, -np.inf), np.zeros(shape)
     for stage, attending, mixed in several:
         weight = attention_weight * attending + mixture_weight * mixed
         more = weight > best
         np.copyto(best, weight, where=more)
-        np.copyto(found, stage, where=more)
-    return found
+        np.copyto(heaviest, stage, where=more)
+    return heaviest

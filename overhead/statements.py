@@ -72,10 +72,10 @@ def recorded(algorithm: Algorithm, quantity: str) -> str:
     try:
         with recording():
             named = (*algorithm.inputs, "ranks_sharing_nic", "effective_oversubscription")
-            own: dict[str, Any] = {name: Recorded(ast.Name(name)) for name in named}
-            evaluation = Evaluation(own, {**PLAIN, "shape": shape}, algorithm)
+            inputs: dict[str, Any] = {name: Recorded(ast.Name(name)) for name in named}
+            evaluation = Evaluation(inputs, {**PLAIN, "shape": shape}, algorithm)
             labels = frozenset(evaluation.labels.items())
-            builder = builder_of(labels, own, algorithm, Graph(), {})
+            builder = builder_of(labels, inputs, algorithm, Graph(), {})
             builder.defaults = _Names()
             evaluation.place(builder)
             tree = number(tree_of(evaluation[quantity]))

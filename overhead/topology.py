@@ -62,19 +62,19 @@ def default_links() -> dict[str, float]:
     """Return the default machine's nodes and links by quantity, in canonical units."""
     content = read_shipped("hardware", LABELS["hardware"].default)
     up, out = content["scale_up"], content["scale_out"]
-    found = {
+    values = {
         quantity: _number(table[figure]["value"])
         for table, quantities in ((up, SCALE_UP), (out, SCALE_OUT))
         for quantity, figure in zip(quantities, FIGURES, strict=True)
     }
     for quantity, (name, key, words) in ABILITIES.items():
-        found[quantity] = float(bool(set(words) & set(content[name][key])))
+        values[quantity] = float(bool(set(words) & set(content[name][key])))
     within = _number(up["in_network_latency"]["value"])
-    return found | {
+    return values | {
         "gpus_per_node": _number(up["gpus_per_node"]["value"]),
         "nics_per_node": _number(out["nics_per_node"]["value"]),
         "nodes_per_leaf": _number(out["nodes_per_leaf"]["value"]),
-        "in_network_latency_factor": within / found["intra_latency"],
+        "in_network_latency_factor": within / values["intra_latency"],
     }
 
 
@@ -86,23 +86,23 @@ def default_library() -> dict[str, float]:
     """Return what the library takes on the default machine, by quantity, in canonical units."""
     machine = read_shipped("hardware", LABELS["hardware"].default)
     content = read_shipped("software", LIBRARY)
-    own = machine["software"]
-    tables = (content["node"][own["generation"]], content["fabric"][own["fabric"]])
-    found = {
+    software = machine["software"]
+    tables = (content["node"][software["generation"]], content["fabric"][software["fabric"]])
+    values = {
         name: _number(figure["value"])
         for table in (*tables, content["shared"])
         for name, figure in table.items()
     }
     host = _number(machine["scale_up"]["gpus_per_node"]["value"])
-    return found | {"pair_bandwidth": math.inf, "gpus_per_host": host, "collective_host_time": 0.0}
+    return values | {"pair_bandwidth": math.inf, "gpus_per_host": host, "collective_host_time": 0.0}
 
 
 @cache
 def default_framework() -> tuple[dict[str, str], dict[str, float]]:
     """Return the default framework's labels, and its figures by quantity in canonical units."""
     content = read_shipped("frameworks", LABELS["framework"].default)
-    labels = {name: one["value"] for name, one in content["labels"].items()}
-    return labels, {name: _number(one["value"]) for name, one in content["figures"].items()}
+    labels = {name: label["value"] for name, label in content["labels"].items()}
+    return labels, {name: _number(figure["value"]) for name, figure in content["figures"].items()}
 
 
 def _number(value: Any) -> float:
@@ -238,9 +238,9 @@ def build_topology(
         **{SYMBOLS.get(name, name): value for name, value in levels.items()},
     }
     values = {n: np.asarray(v, dtype=np.float64) for n, v in given.items() if v is not None}
-    own = LEVEL_LINKS if kind == HIERARCHY else FLAT_LINK
+    names = LEVEL_LINKS if kind == HIERARCHY else FLAT_LINK
     library = NO_LIBRARY
-    if not set(own) & set(values):
+    if not set(names) & set(values):
         _complete_links(values)
         library = LIBRARY
     _complete(kind, values, dimensions)
@@ -273,15 +273,15 @@ def _complete_links(values: dict[str, Array]) -> None:
 def _complete(kind: str, values: dict[str, Array], dimensions: int) -> None:
     if NETWORKS[kind].grid:
         _complete_grid(values, dimensions)
-    ones: list[str] = []
+    unit_names: list[str] = []
     noughts: list[str] = []
     if "bandwidth" in values:
         noughts.append("energy_per_bit")
     if kind == "switch" and "bandwidth" in values:
-        ones.append("in_network_latency_factor")
+        unit_names.append("in_network_latency_factor")
         noughts += ["has_nvls", "has_inc"]
     if kind == HIERARCHY:
-        ones += [
+        unit_names += [
             "gpus_per_node",
             "in_network_latency_factor",
             "oversubscription",
@@ -295,20 +295,20 @@ def _complete(kind: str, values: dict[str, Array], dimensions: int) -> None:
             "pod_energy_per_bit",
         ]
         if "nics_per_node" not in values:
-            ones.append("ranks_sharing_nic")
-    defaults = {**dict.fromkeys(ones, 1.0), **dict.fromkeys(noughts, 0.0)}
+            unit_names.append("ranks_sharing_nic")
+    defaults = {**dict.fromkeys(unit_names, 1.0), **dict.fromkeys(noughts, 0.0)}
     for name, value in defaults.items():
         values.setdefault(name, np.asarray(value))
 
 
 def _complete_grid(values: dict[str, Array], dimensions: int) -> None:
-    one, sizes = np.asarray(1.0), ("mesh_nx", "mesh_ny", "mesh_nz")
+    single, sizes = np.asarray(1.0), ("mesh_nx", "mesh_ny", "mesh_nz")
     for name in ("ranks", *sizes):
         if name in values:
             _check_domain(name, values[name])
     if any(name in values for name in sizes):
         open_size = "mesh_ny" if "mesh_nx" in values else "mesh_nx"
-        others = [values.setdefault(name, one) for name in sizes if name != open_size]
+        others = [values.setdefault(name, single) for name in sizes if name != open_size]
         if "ranks" in values:
             given = others[0] * others[1]
             if open_size not in values and np.any(values["ranks"] % given != 0.0):
@@ -317,7 +317,7 @@ def _complete_grid(values: dict[str, Array], dimensions: int) -> None:
                 message = f"{words} = {given}: doesn't divide the {ranks} ranks; a divisor"
                 raise ValueError(message)
             values.setdefault(open_size, np.asarray(values["ranks"] / given))
-        last = values.setdefault(open_size, one)
+        last = values.setdefault(open_size, single)
         values.setdefault("ranks", np.asarray(others[0] * others[1] * last))
     elif "ranks" in values:
         split = np.array([factors(int(n), dimensions) for n in values["ranks"].reshape(-1)])
@@ -352,9 +352,9 @@ def _check(kind: str, values: Mapping[str, Array]) -> None:
             raise ValueError(message)
         _check_domain(name, value)
     for requirement in NETWORKS[kind].requires:
-        own = {name: values[name] for name in requirement.inputs if name in values}
-        if len(own) == len(requirement.inputs) and not np.all(requirement.holds(**own)):
-            text = ", ".join(f"{name} = {value}" for name, value in own.items())
+        inputs = {name: values[name] for name in requirement.inputs if name in values}
+        if len(inputs) == len(requirement.inputs) and not np.all(requirement.holds(**inputs)):
+            text = ", ".join(f"{name} = {value}" for name, value in inputs.items())
             message = f"{text}: {requirement.text}"
             raise ValueError(message)
 
@@ -485,8 +485,8 @@ def collective(
     )
     if algorithm is None:
         algorithm = OPERATION_DEFAULTS["algorithm"] if library == NO_LIBRARY else NCCL
-    found = candidates(network.kind, kind, algorithm, library)
-    if not found:
+    algorithms = candidates(network.kind, kind, algorithm, library)
+    if not algorithms:
         message = f"algorithm = '{algorithm}': none of {kind} on {network.kind} is called so"
         if algorithm in CHOICES:
             message = f"{kind}: {network.kind} has no {algorithm} algorithm of it"

@@ -26,7 +26,7 @@ class Sweeps:
 
     def __str__(self) -> str:
         from sweeps.cli.files import lines_of
-        from sweeps.result import fitted
+        from sweeps.wrapping import fitted
 
         return "".join(fitted(lines_of(self._dataset))).strip("\n")
 
@@ -127,8 +127,8 @@ def _explained(dataset: xr.Dataset, quantity: str | None) -> Iterator[str]:
     """Yield what variables are computed by, then the inputs by where they come from."""
     from sweeps.errors import nearest, refuse
     from sweeps.origin import read, words_of
-    from sweeps.result import fitted
     from sweeps.store.constants import with_constants
+    from sweeps.wrapping import fitted
 
     dataset = with_constants(dataset)
     names = [str(name) for name in dataset.data_vars if quantity in (None, name)]

@@ -162,10 +162,10 @@ class Plan(Answer):
         InputError
             If no plans were searched: the calculator's table, or one plan explained.
         """
-        found: Plans | None = self._asked.kept.found
-        if found is None:
+        plans: Plans | None = self._asked.kept.found
+        if plans is None:
             refuse("found", self.command, "no plans are searched", "a model with shapes")
-        return found
+        return plans
 
     @property
     def recommended(self) -> Execution | None:

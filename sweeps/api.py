@@ -328,12 +328,12 @@ def sensitivity(
     asked = quantity or ("step_time" if job.program.training else "time")
     if reduction is not None:
         table = spec_of(constants)
-        one = {"quantity": asked, "operation": reduction, "over": [*table.get("axes", {})]}
-        table |= {"quantities": [], "reductions": [{**one, "name": "answer"}]}
+        reduced = {"quantity": asked, "operation": reduction, "over": [*table.get("axes", {})]}
+        table |= {"quantities": [], "reductions": [{**reduced, "name": "answer"}]}
         job = job_of(table, command=["sweeps.sensitivity"], folders=folders)
     answer = job.sweep.reductions[0] if reduction else asked
-    found = sensitivity_of(job.of(asked), answer, folders)
-    return found.result({}, command=["sweeps.sensitivity"]).dataset()
+    analysis = sensitivity_of(job.of(asked), answer, folders)
+    return analysis.result({}, command=["sweeps.sensitivity"]).dataset()
 
 
 def reasons(dataset: xr.Dataset, quantity: str | None = None) -> xr.DataArray:
@@ -376,14 +376,14 @@ def reasons(dataset: xr.Dataset, quantity: str | None = None) -> xr.DataArray:
     status = dataset[name]
     masks = np.atleast_1d(status.attrs.get("flag_masks", ())).tolist()
     words = [word.replace("_", " ") for word in str(status.attrs["flag_meanings"]).split()]
-    codes, place = np.unique(status.to_numpy(), return_inverse=True)
+    codes, inverse = np.unique(status.to_numpy(), return_inverse=True)
     texts = [
         "; ".join(word for mask, word in zip(masks, words, strict=True) if int(code) & mask)
         for code in codes
     ]
-    found = status.copy(data=np.array(texts, dtype=object)[place.reshape(status.shape)])
-    found.attrs = {"long_name": str(status.attrs.get("long_name", ""))}
-    return found.rename("reasons")
+    texts_array = status.copy(data=np.array(texts, dtype=object)[inverse.reshape(status.shape)])
+    texts_array.attrs = {"long_name": str(status.attrs.get("long_name", ""))}
+    return texts_array.rename("reasons")
 
 
 def open(path: str | Path) -> xr.Dataset:
@@ -448,8 +448,8 @@ def frame_of(result: Result) -> pd.DataFrame:
 
     table = pd.DataFrame(result.records(), columns=result.header())
     fields = [field for field in result.fields() if field.record in table.columns]
-    table.attrs["units"] = {one.record: one.units for one in fields if one.units}
-    table.attrs["long_name"] = {one.record: one.words for one in fields}
+    table.attrs["units"] = {column.record: column.units for column in fields if column.units}
+    table.attrs["long_name"] = {column.record: column.words for column in fields}
     return table
 
 
@@ -488,4 +488,4 @@ def read(path: str | Path, *beside: str | Path) -> Reading:
     from sweeps.launch.read import read_launches
     from sweeps.launch.together import together
 
-    return together(read_launches([str(one) for one in (path, *beside)]))
+    return together(read_launches([str(name) for name in (path, *beside)]))

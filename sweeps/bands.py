@@ -142,8 +142,8 @@ def percent(fraction: float, digits: int | None = None) -> str:
     if not math.isfinite(fraction):
         return "-" if math.isnan(fraction) else plain(fraction)
     size = 100.0 * fraction
-    places = int(abs(size) < 9.95) if digits is None else digits
-    text = f"{size:,.{places}f}"
+    decimals = int(abs(size) < 9.95) if digits is None else digits
+    text = f"{size:,.{decimals}f}"
     text = text.removesuffix(".0") if digits is None else text
     return f"{text.removeprefix('-') if float(text.replace(',', '')) == 0.0 else text} %"
 

@@ -33,9 +33,9 @@ class Row:
 
 
 def _row(
-    name: str, group: str, places: str, words: str = "", title: str = "", *, percent: bool = False
+    name: str, group: str, screens: str, words: str = "", title: str = "", *, percent: bool = False
 ) -> Row:
-    return Row(name, group, words, title, percent, frozenset(places.split()))
+    return Row(name, group, words, title, percent, frozenset(screens.split()))
 
 
 def _words(group: str, **words: str) -> tuple[Row, ...]:
@@ -44,8 +44,8 @@ def _words(group: str, **words: str) -> tuple[Row, ...]:
 
 
 ROWS: dict[str, Row] = {
-    one.name: one
-    for one in (
+    entry.name: entry
+    for entry in (
         # What is asked of: labels.
         *(
             _row(name, "label", "record")
@@ -295,8 +295,8 @@ def rows(*groups: str, place: str = "") -> tuple[str, ...]:
     return tuple(
         name
         for group in groups
-        for name, one in ROWS.items()
-        if one.group == group and (not place or place in one.places)
+        for name, entry in ROWS.items()
+        if entry.group == group and (not place or place in entry.places)
     )
 
 

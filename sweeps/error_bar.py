@@ -27,13 +27,13 @@ from sweeps.engine.program import Program
 from sweeps.errors import InputError, nearest, refuse
 from sweeps.job import PLAIN_RESULTS, Job
 from sweeps.origin import GIVEN, Origin, words_of
-from sweeps.result import Result, aligned, of_columns, prose
+from sweeps.result import Result, of_columns
 from sweeps.spec.axis import Axis
 from sweeps.spec.reduction import Reduction
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.sweep import Sweep
-from sweeps.wrapping import wrap
+from sweeps.wrapping import aligned, prose, wrap
 
 # What constants are multiplied by.
 LOWER, UPPER = 0.9, 1.1
@@ -169,28 +169,30 @@ class Sensitivity:
         """
         rows = [
             {
-                "constant": one.name,
-                "value": one.value,
-                "units": VOCABULARY[one.name].units,
-                "kind": one.origins[0].kind,
-                "origin": words_of(one.origins),
-                "lower_value": one.lower.value,
-                "upper_value": one.upper.value,
-                "lower_answer": one.lower.answer,
-                "upper_answer": one.upper.answer,
-                "lower_change": one.lower.change,
-                "upper_change": one.upper.change,
-                "note": "; ".join(dict.fromkeys(s.note for s in (one.lower, one.upper) if s.note)),
+                "constant": constant.name,
+                "value": constant.value,
+                "units": VOCABULARY[constant.name].units,
+                "kind": constant.origins[0].kind,
+                "origin": words_of(constant.origins),
+                "lower_value": constant.lower.value,
+                "upper_value": constant.upper.value,
+                "lower_answer": constant.lower.answer,
+                "upper_answer": constant.upper.answer,
+                "lower_change": constant.lower.change,
+                "upper_change": constant.upper.change,
+                "note": "; ".join(
+                    dict.fromkeys(s.note for s in (constant.lower, constant.upper) if s.note)
+                ),
             }
             | (
                 {
-                    "lower_place": one.lower.place or self.place,
-                    "upper_place": one.upper.place or self.place,
+                    "lower_place": constant.lower.place or self.place,
+                    "upper_place": constant.upper.place or self.place,
                 }
                 if self.place
                 else {}
             )
-            for one in self.moved
+            for constant in self.moved
         ]
         asked, inputs = VOCABULARY[self.quantity], {"quantity": self.quantity, **self.asked}
         meaning = asked.meaning
@@ -210,22 +212,22 @@ class Sensitivity:
         every = {name: column(name) for name in COLUMNS if name in rows[0]}
         answer = np.array(self.answer)
         about = {**asked.attrs(), "long_name": meaning}
-        own = Column(self.quantity, (), answer.dtype, about, answer)
+        answer_column = Column(self.quantity, (), answer.dtype, about, answer)
         named = {"constant", "units", "kind", "origin", "note", "lower_place", "upper_place"}
-        others = [*(one for name, one in every.items() if name not in named), *more]
+        others = [*(extra for name, extra in every.items() if name not in named), *more]
         record = {"quantity": self.quantity, self.quantity: self.answer}
-        for one in more:
-            assert one.values is not None
-            for row, value in zip(rows, one.values.tolist(), strict=True):
-                row[one.name] = value
+        for column_ in more:
+            assert column_.values is not None
+            for row, value in zip(rows, column_.values.tolist(), strict=True):
+                row[column_.name] = value
         return of_columns(
             [
-                *(one for name, one in every.items() if name in named),
+                *(extra for name, extra in every.items() if name in named),
                 *(coordinate(name, (), value) for name, value in self.asked.items()),
                 # Words are coordinates.
                 *(other for other in others if other.dtype.kind == "U"),
             ],
-            [own, *(one for one in others if one.dtype.kind != "U")],
+            [answer_column, *(extra for extra in others if extra.dtype.kind != "U")],
             title=f"What constants move the {self.words.split(' over ')[0].replace('_', ' ')} by",
             spec={"sensitivity": inputs},
             given=given,
@@ -237,27 +239,27 @@ class Sensitivity:
 
     def lines(self, *, every: bool = False) -> Iterator[str]:
         """Yield it for people, the answer first; `every`: all constants, with their sources."""
-        effects = [one for one in self.moved if one.most > SAME]
+        effects = [constant for constant in self.moved if constant.most > SAME]
         shown = effects if every else [effect for effect in effects if effect.most >= LEAST][:SHOWN]
         value = written(self.quantity, self.answer)
         band = self.band and f" ({self.band})"
         if effects:
             first = effects[0]
-            sides = [one for one in (first.lower, first.upper) if not math.isnan(one.change)]
+            sides = [end for end in (first.lower, first.upper) if not math.isnan(end.change)]
             texts = (
                 f"{change_by(side.change)} at {_shown(first.name, side.value)}" for side in sides
             )
-            own = _shown(first.name, first.value)
-            yield f"{self.words} is {value}{band}; {first.name}, {own}, moves it most:"
+            setting = _shown(first.name, first.value)
+            yield f"{self.words} is {value}{band}; {first.name}, {setting}, moves it most:"
             yield f"  {', '.join(texts)}"
         else:
             yield f"{self.words} is {value}{band}; no constant moves it"
         yield "each constant by itself at x0.9 and x1.1, all others as they are:"
         rows: list[Sequence[str]] = [("", "value", "x0.9", "x1.1", "from")]
-        for one in shown:
-            cells = (_cell(one, one.lower, LOWER), _cell(one, one.upper, UPPER))
-            origin = words_of(one.origins) if every else _brief(one.origins)
-            rows.append((one.name, _shown(one.name, one.value), *cells, origin))
+        for moved in shown:
+            cells = (_cell(moved, moved.lower, LOWER), _cell(moved, moved.upper, UPPER))
+            origin = words_of(moved.origins) if every else _brief(moved.origins)
+            rows.append((moved.name, _shown(moved.name, moved.value), *cells, origin))
         yield from _table(rows)
         if rest := effects[len(shown) :]:
             most = rest[0].most
@@ -267,31 +269,33 @@ class Sensitivity:
 
     def _rest(self, *, every: bool) -> Iterator[str]:
         """Yield what stands below the table: factors, holes, and what moves nothing."""
-        texts = [f"{name} with {one.name}" for one in self.moved for name in one.factors]
+        texts = [
+            f"{name} with {constant.name}" for constant in self.moved for name in constant.factors
+        ]
         yield from _listed("factors of one product, so named once", texts)
         holes = [
-            f"{one.name} = {_shown(one.name, side.value)} ({side.note})"
-            for one in self.moved
-            for side in one.holes
+            f"{constant.name} = {_shown(constant.name, side.value)} ({side.note})"
+            for constant in self.moved
+            for side in constant.holes
         ]
         yield from _listed("no answer at", holes)
         if self.place:
-            found: dict[str, list[str]] = {}
+            by_place: dict[str, list[str]] = {}
             for one in self.moved:
                 for side in (one.lower, one.upper):
                     if side.place:
                         text = f"{one.name} {_shown(one.name, side.value)}"
-                        found.setdefault(side.place, []).append(text)
+                        by_place.setdefault(side.place, []).append(text)
             yield from _listed("it is at", [self.place])
-            texts = [f"{place} with {', '.join(moved)}" for place, moved in found.items()]
+            texts = [f"{location} with {', '.join(moved)}" for location, moved in by_place.items()]
             yield from _listed("elsewhere", texts) if texts else iter(["nowhere else with any"])
         zero = [
-            one.name
-            for one in self.moved
-            if math.isnan(one.lower.value) and math.isnan(one.upper.value)
+            constant.name
+            for constant in self.moved
+            if math.isnan(constant.lower.value) and math.isnan(constant.upper.value)
         ]
         yield from _listed("0, or at its limits, so not moved", zero)
-        idle = [one.name for one in self.moved if one.most <= SAME]
+        idle = [constant.name for constant in self.moved if constant.most <= SAME]
         if every:
             yield from _listed("move nothing", idle)
         elif idle:
@@ -317,13 +321,13 @@ def _shown(name: str, value: float) -> str:
     return written(name, value)
 
 
-def _cell(one: Moved, side: Side, factor: float) -> str:
+def _cell(moved: Moved, side: Side, factor: float) -> str:
     """Return what one point moves, and the point where it isn't the usual one."""
     if math.isnan(side.value):
         return side.note
     text = "no answer" if math.isnan(side.change) else change_by(side.change)
-    usual = math.isclose(side.value, factor * one.value, rel_tol=SAME)
-    return text if usual else f"{text} at {_shown(one.name, side.value)}"
+    usual = math.isclose(side.value, factor * moved.value, rel_tol=SAME)
+    return text if usual else f"{text} at {_shown(moved.name, side.value)}"
 
 
 def _brief(origins: Sequence[Origin]) -> str:
@@ -381,8 +385,8 @@ def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = (
         refuse("sensitivity", quantity, "is given", "what is computed")
     base = _program([job.resolved], quantity, reduction)
     given, known = job.sweep.constants, job.resolved.constants
-    own = {name for model in job.resolved.models for name in model.figures} - given.keys()
-    used = (base.used() | given.keys()) - own
+    model_figures = {name for model in job.resolved.models for name in model.figures} - given.keys()
+    used = (base.used() | given.keys()) - model_figures
     names = [
         name
         for name, value in known.items()
@@ -449,14 +453,16 @@ class Setups:
         known, origins = self.every[0].constants, self.every[0].origins
 
         def side(name: str, at: int) -> Side:
-            one, place = self.sides[name][at], self.places.get((name, at))
-            if place is None:
-                return replace(one, note=self._refused.get((name, at), one.note))
-            own = answers[place]
-            note = "; ".join(filter(None, (one.note, reasons[place] if math.isnan(own) else "")))
-            there = bool(where) and where[place] != where[0] and not math.isnan(own)
-            change, elsewhere = own / answers[0] - 1.0, where[place] if there else ""
-            return replace(one, answer=own, change=change, note=note, place=elsewhere)
+            known_side, index = self.sides[name][at], self.places.get((name, at))
+            if index is None:
+                return replace(known_side, note=self._refused.get((name, at), known_side.note))
+            value = answers[index]
+            note = "; ".join(
+                filter(None, (known_side.note, reasons[index] if math.isnan(value) else ""))
+            )
+            there = bool(where) and where[index] != where[0] and not math.isnan(value)
+            change, elsewhere = value / answers[0] - 1.0, where[index] if there else ""
+            return replace(known_side, answer=value, change=change, note=note, place=elsewhere)
 
         def of(name: str) -> tuple[Origin, ...]:
             return (Origin(None, GIVEN),) if name in self.given else origins[name]
@@ -471,29 +477,29 @@ class Setups:
 
 def _without_factors(rows: Iterable[Moved]) -> list[Moved]:
     """Name one thing once: of factors of a product alone the one that is given, or has a unit."""
-    found: list[Moved] = []
+    merged: list[Moved] = []
     first = sorted(
-        rows, key=lambda one: (one.origins[0].kind != GIVEN, VOCABULARY[one.name].units == "1")
+        rows, key=lambda row: (row.origins[0].kind != GIVEN, VOCABULARY[row.name].units == "1")
     )
-    for one in first:
-        for index, other in enumerate(found):
-            if _is_factor(one, other):
-                found[index] = replace(other, factors=(*other.factors, one.name))
+    for moved in first:
+        for index, other in enumerate(merged):
+            if _is_factor(moved, other):
+                merged[index] = replace(other, factors=(*other.factors, moved.name))
                 break
         else:
-            found.append(one)
-    return found
+            merged.append(moved)
+    return merged
 
 
-def _is_factor(one: Moved, other: Moved) -> bool:
+def _is_factor(constant: Moved, other: Moved) -> bool:
     """Whether two constants move the answer by the same wherever both are at their shares."""
     both = [
         (mine.change, theirs.change)
         for factor, mine, theirs in (
-            (LOWER, one.lower, other.lower),
-            (UPPER, one.upper, other.upper),
+            (LOWER, constant.lower, other.lower),
+            (UPPER, constant.upper, other.upper),
         )
-        if math.isclose(mine.value, factor * one.value, rel_tol=SAME)
+        if math.isclose(mine.value, factor * constant.value, rel_tol=SAME)
         and math.isclose(theirs.value, factor * other.value, rel_tol=SAME)
         and not (math.isnan(mine.change) or math.isnan(theirs.change))
     ]
@@ -504,7 +510,7 @@ def _is_factor(one: Moved, other: Moved) -> bool:
 def in_order(rows: Sequence[Moved]) -> tuple[Moved, ...]:
     """Return constants in the order of what they move, the most first; then by name."""
     return tuple(
-        sorted(rows, key=lambda one: (1.0 if math.isnan(one.most) else -one.most, one.name))
+        sorted(rows, key=lambda moved: (1.0 if math.isnan(moved.most) else -moved.most, moved.name))
     )
 
 
@@ -515,14 +521,14 @@ def _of_one_cell(job: Job) -> Job:
         wrong, allowed = "a sensitivity is of one answer", "one value for each argument"
         refuse("sensitivity", sizes, wrong, allowed)
 
-    def flat(one: Sweep | Resolved) -> Any:
-        constants, labels = dict(one.constants), dict(one.labels)
-        for name, values in (pair for axis in one.axes for pair in axis.columns.items()):
+    def flat(source: Sweep | Resolved) -> Any:
+        constants, labels = dict(source.constants), dict(source.labels)
+        for name, values in (pair for axis in source.axes for pair in axis.columns.items()):
             if values.dtype.kind in "UO":
                 labels[name] = str(values[0])
             else:
                 constants[name] = float(values[0])
-        return replace(one, axes=(), constants=constants, labels=labels)
+        return replace(source, axes=(), constants=constants, labels=labels)
 
     resolved = flat(job.resolved)
     constants = {name: float(v.reshape(-1)[0]) for name, (_, v) in job.resolved.fields.items()}
@@ -576,12 +582,12 @@ def _program(
 def _results(setups: Sequence[Resolved], reduction: Reduction) -> tuple[list[float], list[str]]:
     """Return a reduction's result at every set-up, and where it is."""
     answers, where = [math.nan] * len(setups), [""] * len(setups)
-    for places in _groups(setups):
-        program = _program([setups[place] for place in places], reduction.quantity, reduction)
+    for numbers in _groups(setups):
+        program = _program([setups[number] for number in numbers], reduction.quantity, reduction)
         # A set-up more would change no bit.
-        found = _reduced(program, reduction, len(places))
-        for place, (answer, at) in zip(places, found, strict=True):
-            answers[place], where[place] = answer, at
+        results = _reduced(program, reduction, len(numbers))
+        for index, (answer, at) in zip(numbers, results, strict=True):
+            answers[index], where[index] = answer, at
     return answers, where
 
 
@@ -589,18 +595,18 @@ def _groups(setups: Sequence[Resolved]) -> list[list[int]]:
     """Return the places of set-ups that one program serves."""
     groups: list[list[int]] = []
     for number, setup in enumerate(setups):
-        for places in groups:
-            if _alike(setup, setups[places[0]]):
-                places.append(number)
+        for members in groups:
+            if _alike(setup, setups[members[0]]):
+                members.append(number)
                 break
         else:
             groups.append([number])
     return groups
 
 
-def _alike(one: Resolved, other: Resolved) -> bool:
+def _alike(first: Resolved, other: Resolved) -> bool:
     """Whether the same is known of two set-ups, and the same lies along their axes."""
-    if (one.constants.keys(), one.labels, one.implied) != (
+    if (first.constants.keys(), first.labels, first.implied) != (
         other.constants.keys(),
         other.labels,
         other.implied,
@@ -611,7 +617,7 @@ def _alike(one: Resolved, other: Resolved) -> bool:
         found: dict[Any, Any] = {(a.name, n): v for a in which.axes for n, v in a.columns.items()}
         return found | {(dims, name): values for name, (dims, values) in which.fields.items()}
 
-    mine, others = arrays(one), arrays(other)
+    mine, others = arrays(first), arrays(other)
     return mine.keys() == others.keys() and all(
         np.array_equal(values, others[key], equal_nan=values.dtype.kind == "f")
         for key, values in mine.items()
@@ -634,9 +640,9 @@ def _reduced(program: Program, reduction: Reduction, count: int) -> list[tuple[f
         assert column.values is not None
         dim = column.name.removeprefix(f"{reduction.name}_")
         words = str(column.attrs.get("flag_meanings", "")).split()
-        for own, value in zip(texts, np.broadcast_to(column.values, (count,)), strict=True):
+        for parts, value in zip(texts, np.broadcast_to(column.values, (count,)), strict=True):
             shown = words[int(value)] if words else _plain(dim, float(value))
-            own.append(f"{dim} {shown}")
+            parts.append(f"{dim} {shown}")
     return [(answer, ", ".join(text)) for answer, text in zip(answers, texts, strict=True)]
 
 
@@ -647,20 +653,20 @@ def _plain(dim: str, value: float) -> str:
 def _value(job: Job, name: str) -> float | None:
     """Return a further quantity of a job's one cell, or nothing where it has none."""
     (case, *_), grid = job.program.cases, job.program.grid
-    found = Evaluation.of_cell(job.program.builder(case), grid.values).value(name, {})
-    return None if found is None else float(found.reshape(-1)[0])
+    value = Evaluation.of_cell(job.program.builder(case), grid.values).value(name, {})
+    return None if value is None else float(value.reshape(-1)[0])
 
 
 def _answers(setups: Sequence[Resolved], quantity: str) -> tuple[list[float], list[str]]:
     """Return the quantity at every set-up, and why it isn't there."""
     answers, reasons = [math.nan] * len(setups), [""] * len(setups)
-    for places in _groups(setups):
-        program = _program([setups[place] for place in places], quantity)
+    for numbers in _groups(setups):
+        program = _program([setups[number] for number in numbers], quantity)
         arrays, mask = program.evaluate(), program.faults.masking(quantity)
-        found = (
-            np.broadcast_to(arrays[n].reshape(-1), (len(places),)) for n in (quantity, "status")
+        columns = (
+            np.broadcast_to(arrays[n].reshape(-1), (len(numbers),)) for n in (quantity, "status")
         )
-        for place, answer, bits in zip(places, *(each.tolist() for each in found), strict=True):
-            answers[place] = answer
-            reasons[place] = ", ".join(program.faults.named(bits & mask)).replace("_", " ")
+        for index, answer, bits in zip(numbers, *(each.tolist() for each in columns), strict=True):
+            answers[index] = answer
+            reasons[index] = ", ".join(program.faults.named(bits & mask)).replace("_", " ")
     return answers, reasons

@@ -78,9 +78,9 @@ def refuse(field: str, value: object, wrong: str, allowed: str) -> NoReturn:
     raise InputError(fault(field, value, wrong, allowed))
 
 
-def reject(place: object, wrong: str) -> NoReturn:
+def reject(location: object, wrong: str) -> NoReturn:
     """Refuse a file for what is wrong at a place of it."""
-    raise InputError([f"{place}: {wrong}"]) from None
+    raise InputError([f"{location}: {wrong}"]) from None
 
 
 def tell_all(faults: Sequence[str]) -> None:

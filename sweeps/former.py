@@ -69,12 +69,12 @@ def _renamed(content: Any, met: dict[str, str]) -> Any:
     if isinstance(content, dict):
         tables = {}
         for key, value in content.items():
-            own = FORMER.get(key, key)
-            if own != key and own not in content:
-                met[key] = own
+            name = FORMER.get(key, key)
+            if name != key and name not in content:
+                met[key] = name
             else:
-                own = key
-            tables[own] = value if key in _PROSE else _renamed(value, met)
+                name = key
+            tables[name] = value if key in _PROSE else _renamed(value, met)
         return tables
     if isinstance(content, list):
         return [_renamed(value, met) for value in content]
@@ -83,7 +83,7 @@ def _renamed(content: Any, met: dict[str, str]) -> Any:
 
     if content in FORMER:
         return _present(content, met)
-    return _NAMES.sub(lambda found: _present(found[0], met), content)
+    return _NAMES.sub(lambda match: _present(match[0], met), content)
 
 
 def _present(name: str, met: dict[str, str]) -> str:

@@ -402,8 +402,8 @@ def _complete(*functions: Callable[..., Any]) -> None:
         elif fields:
             fields[[*fields][-1]][field] = kind
     for function in functions:
-        own = f"{function.__name__.capitalize()}Options"
-        every = {**fields.get(_BRIEF.get(parents[own], ""), {}), **fields[own]}
+        class_name = f"{function.__name__.capitalize()}Options"
+        every = {**fields.get(_BRIEF.get(parents[class_name], ""), {}), **fields[class_name]}
         *first, others = signature(function).parameters.values()
         options = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)

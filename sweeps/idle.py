@@ -65,22 +65,22 @@ def split_needed(name: str, columns: Mapping[str, NDArray[Any]]) -> str:
         return "changes nothing: the model has no experts"
     degree = SPLIT_BY.get(name, "")
     values = columns.get(degree)
-    one = values is not None and bool(np.all(values == 1.0))
-    return f"changes nothing: {degree} is 1, and it acts where that is more" if one else ""
+    unsplit = values is not None and bool(np.all(values == 1.0))
+    return f"changes nothing: {degree} is 1, and it acts where that is more" if unsplit else ""
 
 
-def alike(one: Resolved, other: Resolved, names: Set[str]) -> bool:
+def alike(resolved: Resolved, other: Resolved, names: Set[str]) -> bool:
     """Return whether two sweeps have the same values, but for some that one of them lacks."""
 
-    def values(found: Resolved) -> dict[str, Any]:
+    def values(settled: Resolved) -> dict[str, Any]:
         columns = {
-            key: column.tolist() for axis in found.axes for key, column in axis.columns.items()
+            key: column.tolist() for axis in settled.axes for key, column in axis.columns.items()
         }
-        fields = {key: own.tolist() for key, (_, own) in found.fields.items()}
-        every = {**columns, **fields, **found.constants, **found.labels, **found.implied}
+        fields = {key: array.tolist() for key, (_, array) in settled.fields.items()}
+        every = {**columns, **fields, **settled.constants, **settled.labels, **settled.implied}
         return {key: repr(value) for key, value in every.items() if key not in names}
 
-    return values(one) == values(other)
+    return values(resolved) == values(other)
 
 
 def unused(job: Job) -> list[str]:

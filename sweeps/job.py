@@ -86,7 +86,9 @@ class Inputs:
 def _inputs(sweep: Sweep, resolved: Resolved, *, published: bool, status_name: str) -> Inputs:
     """Return what the program of a sweep of one subject is made of."""
     reduced = (name for reduction in sweep.reductions for name in reduction.quantities)
-    conditions = (one.where for one in sweep.reductions if one.where)
+    conditions = (
+        reduced_quantity.where for reduced_quantity in sweep.reductions if reduced_quantity.where
+    )
     return Inputs(
         resolved.axes,
         resolved.constants,
@@ -135,8 +137,8 @@ class Job:
         """What its program is made of."""
         resolved, program = self.resolved, self.program
         if self.parts:
-            own = resolved.axes, resolved.constants, resolved.labels, resolved.fields
-            return Inputs(*own, parts=tuple(part.inputs for part in self.parts))
+            fields = resolved.axes, resolved.constants, resolved.labels, resolved.fields
+            return Inputs(*fields, parts=tuple(part.inputs for part in self.parts))
         published, name = program.published, program.status_name
         return _inputs(self.sweep, resolved, published=published, status_name=name)
 
@@ -206,8 +208,8 @@ class Job:
     def layout(self) -> Layout:
         """The layout of what is stored as it is, without reductions."""
         if self.parts:
-            own = [layout_of(part.program, part.resolved.origins, {}) for part in self.parts]
-            return joined(own, self.program.grid.sizes, self.attrs)
+            layouts = [layout_of(part.program, part.resolved.origins, {}) for part in self.parts]
+            return joined(layouts, self.program.grid.sizes, self.attrs)
         return layout_of(self.program, self.resolved.origins, self.attrs)
 
     @property
@@ -219,11 +221,11 @@ class Job:
     @property
     def stored(self) -> tuple[str, ...]:
         """The variables that are stored whole."""
-        kept, found = set(self.sweep.quantities), list[str]()
+        kept, names = set(self.sweep.quantities), list[str]()
         for part in self.program.parts:
-            own = [variable.name for variable in part.variables if variable.name in kept]
-            found += [*own, part.status_name] if own else []
-        return tuple(found)
+            names_of_part = [variable.name for variable in part.variables if variable.name in kept]
+            names += [*names_of_part, part.status_name] if names_of_part else []
+        return tuple(names)
 
     def check_size(self) -> None:
         """Refuse a sweep that no disk holds."""
@@ -281,10 +283,10 @@ class Job:
         values |= {name: (value,) for name, value in self.program.grid.constants.items()}
         values |= {name: (label,) for name, label in self.program.labels.items()}
         variables = {v.name: v.dims for v in self.program.variables if v.name in self.stored}
-        own = {v.name: v.dims for v in self.program.variables}
+        dims_of = {v.name: v.dims for v in self.program.variables}
         for reduction in self.sweep.reductions:
             if reduction.operation in PLAIN_RESULTS:
-                dims = own[reduction.quantity]
+                dims = dims_of[reduction.quantity]
                 variables[reduction.name] = tuple(d for d in dims if d not in reduction.over)
         if self.measured is not None:
             variables |= self.measured.dims_of(variables["time"])
@@ -370,10 +372,10 @@ class Job:
         )
         layout = layout_of(self.program, self.resolved.origins, {}, brief=not bounded)
         if "time" in arrays and bounded:
-            found = self.program.asking(BOUND)
-            (bound, *_) = layout_of(found, self.resolved.origins, {}, brief=True).variables
+            program = self.program.asking(BOUND)
+            (bound, *_) = layout_of(program, self.resolved.origins, {}, brief=True).variables
             layout = replace(layout, variables=(*layout.variables, bound))
-            arrays |= found.evaluate((BOUND,))
+            arrays |= program.evaluate((BOUND,))
         columns = (
             replace(column, values=arrays[column.name])
             for column in layout.variables
@@ -505,15 +507,19 @@ def _joint(
     operation, step = sweep.split()
     reduced = (name for reduction in sweep.reductions for name in reduction.quantities)
     asked = tuple(dict.fromkeys((*sweep.quantities, *reduced)))
-    own = _of_operation(asked, resolve(operation, folders))
-    _check_asked(sweep, asked, own)
+    of_operation = _of_operation(asked, resolve(operation, folders))
+    _check_asked(sweep, asked, of_operation)
     jobs = []
     for part, name in ((operation, OPERATION_STATUS), (step, STATUS)):
-        of_it = [one for one in asked if (one in own) is (part is operation)]
+        of_it = [
+            quantity for quantity in asked if (quantity in of_operation) is (part is operation)
+        ]
         part = replace(  # noqa: PLW2901
             part,
             quantities=tuple(quantity for quantity in sweep.quantities if quantity in of_it),
-            reductions=tuple(one for one in sweep.reductions if one.quantity in of_it),
+            reductions=tuple(
+                reduction for reduction in sweep.reductions if reduction.quantity in of_it
+            ),
             optional=sweep.optional and part is step,
         )
         jobs.append(_compiled(part, stated, command, folders, options, name))
@@ -528,22 +534,24 @@ def _joint(
 def _of_operation(names: Sequence[str], resolved: Resolved) -> set[str]:
     """Return which of some quantities are an operation's: those that it has, and no step."""
     told = {name: row(name).group for name in names}
-    own = {name for name, group in told.items() if group in OF_AN_OPERATION}
-    own |= {*names} & {"chosen_algorithm", *EXPECTED}
-    left = tuple(name for name, group in told.items() if not group and name not in own)
+    names_of_operation = {name for name, group in told.items() if group in OF_AN_OPERATION}
+    names_of_operation |= {*names} & {"chosen_algorithm", *EXPECTED}
+    left = tuple(
+        name for name, group in told.items() if not group and name not in names_of_operation
+    )
     if left:
-        own |= {*Program.of_sweep(resolved, left, optional=True).wanted}
-    return own
+        names_of_operation |= {*Program.of_sweep(resolved, left, optional=True).wanted}
+    return names_of_operation
 
 
-def _check_asked(sweep: Sweep, asked: Iterable[str], own: Container[str]) -> None:
+def _check_asked(sweep: Sweep, asked: Iterable[str], of_operation: Container[str]) -> None:
     """Refuse inputs of an operation, or of a step, of which nothing is asked for."""
     subjects = {
-        "an operation": ("time", OF_OPERATION, any(name in own for name in asked)),
+        "an operation": ("time", OF_OPERATION, any(name in of_operation for name in asked)),
         "a training step": (
             "step_time",
             (*OF_A_PLAN, *OF_TRAINING),
-            any(name not in own for name in asked),
+            any(name not in of_operation for name in asked),
         ),
     }
     faults = [
@@ -559,7 +567,9 @@ def _check_asked(sweep: Sweep, asked: Iterable[str], own: Container[str]) -> Non
         if name in sweep.given
     ]
     for reduction in sweep.reductions:
-        if reduction.against and (reduction.quantity in own) is not (reduction.against in own):
+        if reduction.against and (reduction.quantity in of_operation) is not (
+            reduction.against in of_operation
+        ):
             wrong = f"and {reduction.quantity} aren't both of an operation, or both of a step"
             faults.append(fault("reductions.against", reduction.against, wrong, "another one"))
     tell_all(faults)
@@ -568,9 +578,19 @@ def _check_asked(sweep: Sweep, asked: Iterable[str], own: Container[str]) -> Non
 def _together(sweep: Sweep, parts: Sequence[Resolved]) -> Resolved:
     """Return what an operation and a step have, as one; the step's, where they differ."""
     axes = [
-        Axis(axis.name, {name: values for own in found for name, values in own.columns.items()})
+        Axis(
+            axis.name,
+            {name: values for part_axis in alike for name, values in part_axis.columns.items()},
+        )
         for axis in sweep.axes
-        if (found := [one for part in parts for one in part.axes if one.name == axis.name])
+        if (
+            alike := [
+                candidate
+                for part in parts
+                for candidate in part.axes
+                if candidate.name == axis.name
+            ]
+        )
     ]
     operation, step = parts
     return Resolved(

@@ -111,7 +111,7 @@ def add_clock(
     if not plan:
         lacking = f"measured_plan, such as tp=8,pp=4,micro_batch_size=1, or {CLOCK}"
         raise InputError(needs(MEASURED_STEP, "the plan that was measured", lacking))
-    asked = {name: one for name, one in given.items() if name not in choices}
+    asked = {name: value for name, value in given.items() if name not in choices}
     spec = {"title": "Measured step", "constants": {**asked, **plan}, "quantities": ["step_time"]}
     sweep = read_sweep(spec, bare_is_si=True, folders=folders)
     resolved = with_clock(sweep, resolve(sweep, folders))

@@ -89,7 +89,7 @@ def words_of(origins: Sequence[Origin]) -> str:
             f"{origin.owner}: {origin.text}" if origin.owner else origin.text for origin in origins
         )
         return " | ".join(dict.fromkeys(texts))
-    return "; or ".join(list(dict.fromkeys(one.words for one in origins))[:MOST])
+    return "; or ".join(list(dict.fromkeys(statement.words for statement in origins))[:MOST])
 
 
 # In a dataset: an attribute of each coordinate, as JSON, for attributes are text or numbers.
@@ -100,8 +100,8 @@ ATTRIBUTE = "origin"
 def attributes(origins: Sequence[Origin] = ()) -> dict[str, str]:
     """Return the attribute that says where a coordinate's values come from; by default, given."""
     records = [
-        {name: value for name, value in one.record().items() if name != "value"}
-        for one in origins or (Origin(None, GIVEN),)
+        {name: value for name, value in origin.record().items() if name != "value"}
+        for origin in origins or (Origin(None, GIVEN),)
     ]
     return {ATTRIBUTE: json.dumps(records[0] if len(records) == 1 else records, ensure_ascii=False)}
 
@@ -109,8 +109,8 @@ def attributes(origins: Sequence[Origin] = ()) -> dict[str, str]:
 def read(attrs: Mapping[str, object]) -> tuple[Origin, ...]:
     """Return the origins that a coordinate's attributes state; none where they state none."""
     try:
-        found = json.loads(str(attrs.get(ATTRIBUTE, "[]")))
-        records = found if isinstance(found, list) else [found]
+        stated = json.loads(str(attrs.get(ATTRIBUTE, "[]")))
+        records = stated if isinstance(stated, list) else [stated]
         return tuple(Origin(None, **record) for record in records)
     except (ValueError, TypeError):
         return ()

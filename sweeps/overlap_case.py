@@ -153,8 +153,8 @@ def job_of(
     labels: dict[str, tuple[str, ...]] = {}
     for name, (known, flag) in CHOSEN.items():
         default = LABELS[name].default
-        found = faults.of(names_of, asked.get(name) or default, known, flag)
-        labels[name] = found or (default,)
+        chosen = faults.of(names_of, asked.get(name) or default, known, flag)
+        labels[name] = chosen or (default,)
     values: dict[str, NDArray[np.float64]] = {}
     for name, text in asked.items():
         if text is not None and name not in CHOSEN:
@@ -177,7 +177,7 @@ def _check_apart(
     labels: dict[str, tuple[str, ...]], values: Mapping[str, object], every: bool
 ) -> None:
     """Keep pipelines, whose computing is their stages', from what has durations of its own."""
-    others = tuple(one for one in labels["mechanism"] if one != "pipeline")
+    others = tuple(mechanism for mechanism in labels["mechanism"] if mechanism != "pipeline")
     given = [flag_of(name) for name in BOTH if name in values]
     if every and given:
         labels["mechanism"] = others
@@ -196,16 +196,18 @@ def _sweep(
         for name, label in labels.items()
         if name == "mechanism" or len(label) > 1 or HEEDED[name] in labels["mechanism"]
     }
-    varied = {name: np.array(found) for name, found in kept.items() if len(found) > 1}
+    varied = {name: np.array(chosen) for name, chosen in kept.items() if len(chosen) > 1}
     varied |= {name: value for name, value in values.items() if len(value) > 1}
     derived = [name for name in BOTH if name not in values]
-    single = {name: found[0] for name, found in kept.items() if len(found) == 1}
+    single = {name: chosen[0] for name, chosen in kept.items() if len(chosen) == 1}
     return Sweep(
         TITLE,
         SUMMARY,
         quantities=(*derived, *(name for name in OUTPUTS if name not in values)),
-        axes=tuple(Axis(name, {name: found}) for name, found in varied.items()),
-        constants={name: float(found[0]) for name, found in values.items() if len(found) == 1},
+        axes=tuple(Axis(name, {name: chosen}) for name, chosen in varied.items()),
+        constants={
+            name: float(numbers[0]) for name, numbers in values.items() if len(numbers) == 1
+        },
         labels=single if hardware is None else {**single, "hardware": hardware},
     )
 
@@ -247,7 +249,7 @@ def _suited(
         faults.setdefault(mechanism, []).extend(_needed(name, mechanism) for name in lacking)
     suited = tuple(mechanism for mechanism, lines in faults.items() if not lines)
     if len(suited) < len(faults) and not (every and suited):
-        lines = [line for one in faults.values() for line in one]
+        lines = [line for lines_of_fault in faults.values() for line in lines_of_fault]
         raise InputError(
             [_needed(name, "all") for name in BOTH] if every else list(dict.fromkeys(lines))
         )
@@ -262,7 +264,7 @@ def _lacking(builder: Builder, name: str, takes: Sequence[str]) -> list[str]:
         return []
     declared = REGISTRY.returning(name, builder.labels)
     by_way = declared is not None and any(way in declared.when for way in WAYS)
-    flagged = [one for _, one, _ in FLAGS if one in lacking]
+    flagged = [flag for _, flag, _ in FLAGS if flag in lacking]
     return flagged if by_way and flagged else [name]
 
 
@@ -291,11 +293,11 @@ def _check_taken(
         fault(
             CHOSEN[label][1],
             ",".join(labels[label]),
-            f"only --mechanism {one} takes it",
+            f"only --mechanism {mechanism} takes it",
             "leave it",
         )
-        for label, one in HEEDED.items()
-        if len(labels[label]) > 1 and one not in labels["mechanism"]
+        for label, mechanism in HEEDED.items()
+        if len(labels[label]) > 1 and mechanism not in labels["mechanism"]
     ]
     tell_all(faults)
 
@@ -433,15 +435,15 @@ def report_lines(job: Job, case: LabelCase) -> Iterator[str]:
     """Yield the report of one case."""
     check_cell(job, case)
     names = (*BOTH, *(name for name, _ in (*LINES, *RATIOS, *SPEEDUPS)), "overlap_efficiency")
-    found = values_of(job, case, names)
+    times = values_of(job, case, names)
     measured = "overlapped_time" in job.sweep.given
     mechanism = MECHANISMS[case.labels["mechanism"]]
     whole, time, hidden = (
-        format_quantity(found[f"{name}_time"], "s")
+        format_quantity(times[f"{name}_time"], "s")
         for name in ("sequential", "overlapped", "hidden")
     )
-    gain = f"{found['overlap_speedup']:.4g}x as fast"
-    shown = f": {hidden} is hidden" if found["hidden_time"] > 0.0 else ""
+    gain = f"{times['overlap_speedup']:.4g}x as fast"
+    shown = f": {hidden} is hidden" if times["hidden_time"] > 0.0 else ""
     sure = sure_words([mechanism.name])
     if time == whole:
         yield f"overlap gains nothing: it takes {time} either way ({sure})"
@@ -449,38 +451,38 @@ def report_lines(job: Job, case: LabelCase) -> Iterator[str]:
         yield f"overlapped it takes {time} rather than {whole}, {gain}{shown} ({sure})"
     yield f"  {'measured' if measured else f'{mechanism.name}: {mechanism.title}'}"
     for name, words in LINES:
-        yield _line(words, format_quantity(found[name], "s"))
+        yield _line(words, format_quantity(times[name], "s"))
     if mechanism.name == "fused_messages" and not measured:
         fused = values_of(job, case, ("fusing_saves", "fused_communication_time"))
         yield _line("saved by fusing", format_quantity(fused["fusing_saves"], "s"))
-        found["communication_time"] = fused["fused_communication_time"]
+        times["communication_time"] = fused["fused_communication_time"]
     if "compute" in case.labels and not measured:
         cut = values_of(job, case, ("slowed_matmul_time", "matmul_chunks"))
         if cut.get("matmul_chunks", 1.0) > 1.0:
             pieces = f"computation in {cut['matmul_chunks']:g} pieces"
             yield _line(pieces, format_quantity(cut["slowed_matmul_time"], "s"))
     for name, words in RATIOS:
-        yield _line(words, percent(found[name]))
+        yield _line(words, percent(times[name]))
     for name, words in SPEEDUPS:
-        yield _line(words, f"{found[name]:.4g}x")
-    yield _line("bounded by", _bound(found))
+        yield _line(words, f"{times[name]:.4g}x")
+    yield _line("bounded by", _bound(times))
     if measured:
         return
-    if found["exposed_time"] > LEAST * found["overlapped_time"]:
+    if times["exposed_time"] > LEAST * times["overlapped_time"]:
         yield _line("exposed because", mechanism.exposed)
-    yield from _notes(case, found)
+    yield from _notes(case, times)
 
 
 def _line(words: str, text: str) -> str:
     return f"  {words.ljust(WIDTH)}{text}"
 
 
-def _bound(found: Mapping[str, float]) -> str:
+def _bound(times: Mapping[str, float]) -> str:
     """Say what decides how long it takes."""
-    compute, communication = (found[name] for name in BOTH)
-    time = found["overlapped_time"]
+    compute, communication = (times[name] for name in BOTH)
+    time = times["overlapped_time"]
     both = compute + communication
-    if time > found["sequential_time"] * (1.0 + LEAST):
+    if time > times["sequential_time"] * (1.0 + LEAST):
         return "running at once: it costs more than it hides"
     if min(compute, communication) > 0.0 and time >= both * (1.0 - LEAST):
         return "both: nothing overlaps"
@@ -489,12 +491,12 @@ def _bound(found: Mapping[str, float]) -> str:
     return "the communication; what is longer than the computation can't hide"
 
 
-def _notes(case: LabelCase, found: Mapping[str, float]) -> Iterator[str]:
+def _notes(case: LabelCase, times: Mapping[str, float]) -> Iterator[str]:
     """Yield what a reader may trip over."""
-    compute, communication = (found[name] for name in BOTH)
+    compute, communication = (times[name] for name in BOTH)
     mechanism = case.labels["mechanism"]
     if case.labels.get("efficiency_of") == "communication" and mechanism == "two_durations":
-        bare = compute + communication * (1.0 - found["overlap_efficiency"])
+        bare = compute + communication * (1.0 - times["overlap_efficiency"])
         if bare < max(compute, communication) * (1.0 - LEAST):
             text = format_quantity(bare, "s")
             yield f"  (computation + communication*(1 - efficiency) would be {text}, less than the"

@@ -32,16 +32,16 @@ def load_formulas(paths: Iterable[str | Path]) -> None:
 
 
 def _load(path: Path) -> None:
-    found = importlib.util.spec_from_file_location(f"formulas_{path.stem}", path)
-    if found is None or found.loader is None or not path.is_file():
+    spec = importlib.util.spec_from_file_location(f"formulas_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
         refuse("--formulas", str(path), "no such file", "a Python file")
     # All of ours first: a file's formulas may take any of them, and must not tie with any.
     REGISTRY.load_everything()
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(spec)
     before = {*REGISTRY, *ALGORITHMS}
     try:
-        sys.modules[found.name] = module
-        found.loader.exec_module(module)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
         REGISTRY.complete()
         ALGORITHMS.complete()
         for name in sorted(set(REGISTRY) - before):
@@ -62,29 +62,29 @@ def _load(path: Path) -> None:
         raise InputError(fault("--formulas", str(path), wrong, allowed)) from None
 
 
-def _check_formula(own: Formula) -> None:
+def _check_formula(formula: Formula) -> None:
     """Refuse a stated expression that isn't what the code computes, and code that has none."""
-    if not own.own_expression:
-        own.tree  # noqa: B018
+    if not formula.own_expression:
+        formula.tree  # noqa: B018
         return
 
     def computed(points: Mapping[str, Array]) -> Any:
         try:
-            return np.broadcast_to(own.kernel(*points.values()), POINTS).astype(np.float64)
+            return np.broadcast_to(formula.kernel(*points.values()), POINTS).astype(np.float64)
         except Exception:
             # It fails where it is asked for as well, and is named there.
             return np.nan
 
-    _compare(f"{own.name}: the expression", own.own_expression, own.inputs, computed)
+    _compare(f"{formula.name}: the expression", formula.own_expression, formula.inputs, computed)
 
 
-def _check_algorithm(own: Algorithm) -> None:
+def _check_algorithm(algorithm: Algorithm) -> None:
     """Refuse a statement that isn't what the code gives, and code that gives none."""
     for quantity in STATEMENTS:
-        name = f"{'.'.join(own.key)}: {quantity}"
-        expression = own.own_statements.get(quantity, "")
+        name = f"{'.'.join(algorithm.key)}: {quantity}"
+        expression = algorithm.own_statements.get(quantity, "")
         try:
-            derived = recorded(own, quantity)
+            derived = recorded(algorithm, quantity)
         except RecordingError:
             if expression:
                 continue
@@ -93,13 +93,13 @@ def _check_algorithm(own: Algorithm) -> None:
             continue
 
         def computed(points: Mapping[str, Array], derived: str = derived) -> Any:
-            found = np.broadcast_to(evaluate(derived, points), POINTS)
-            for requirement in own.requires:
+            numbers = np.broadcast_to(evaluate(derived, points), POINTS)
+            for requirement in algorithm.requires:
                 holds = requirement.holds(**{name: points[name] for name in requirement.inputs})
-                found = np.where(holds, found, np.nan)
-            return found
+                numbers = np.where(holds, numbers, np.nan)
+            return numbers
 
-        needed = (name for one in own.requires for name in one.inputs)
+        needed = (name for rule in algorithm.requires for name in rule.inputs)
         _compare(f"{name} =", expression, (*names(expression), *names(derived), *needed), computed)
 
 
@@ -147,5 +147,5 @@ def _error_text(error: BaseException, path: Path) -> str:
     text = " ".join(str(message).split())
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
-    place = f" (line {lines[-1]})" if lines else ""
-    return f"{type(error).__name__}: {text}{place}"
+    line_words = f" (line {lines[-1]})" if lines else ""
+    return f"{type(error).__name__}: {text}{line_words}"

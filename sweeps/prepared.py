@@ -83,13 +83,13 @@ class Evaluated(Mapping[str, object]):
         status = self._values["status"]
         if isinstance(status, int):
             return self._words(status)
-        codes, place = np.unique(status, return_inverse=True)
+        codes, inverse = np.unique(status, return_inverse=True)
         words = np.array([self._words(int(code)) for code in codes], dtype=object)
-        return words[place.reshape(status.shape)]
+        return words[inverse.reshape(status.shape)]
 
     def _words(self, status: int) -> str:
-        own = (name for bit, name in enumerate(self._faults) if status >> bit & 1)
-        return "; ".join(name.replace("_", " ") for name in own)
+        names = (name for bit, name in enumerate(self._faults) if status >> bit & 1)
+        return "; ".join(name.replace("_", " ") for name in names)
 
 
 class Prepared:
@@ -238,12 +238,12 @@ class _Asked:
     def numbers(self, numbers: list[float]) -> Evaluated:
         """Return the answer for one number each."""
         compiled = self._compiled(numbers)
-        found = compiled.numbers(numbers)
-        if found is None:
+        results = compiled.numbers(numbers)
+        if results is None:
             self._read(numbers)  # which refuses what is out of its domain
             columns = [np.array((number,)) for number in numbers]
-            found = tuple(array[0].item() for array in compiled.arrays(columns))
-        return _evaluated(compiled, found)
+            results = tuple(array[0].item() for array in compiled.arrays(columns))
+        return _evaluated(compiled, results)
 
     def arrays(self, values: Mapping[str, object]) -> Evaluated:
         """Return the answer for arrays that broadcast."""
@@ -251,19 +251,19 @@ class _Asked:
         try:
             shape = np.broadcast_shapes(*(column.shape for column in columns.values()))
         except ValueError:
-            shapes = ", ".join(f"{name} has {one.shape}" for name, one in columns.items())
+            shapes = ", ".join(f"{name} has {array.shape}" for name, array in columns.items())
             refuse("shapes", shapes, "don't broadcast", "one shape, or what numpy broadcasts")
-        flat = [np.broadcast_to(one, shape).reshape(-1) for one in columns.values()]
+        flat = [np.broadcast_to(array, shape).reshape(-1) for array in columns.values()]
         if not flat[0].size:
             refuse("shapes", str(shape), "hold no value", "one value at least")
         self._check(flat)
         answers: list[Array] = []
-        for compiled, places in self._parts(flat):
-            found = compiled.arrays([one[places] for one in flat])
+        for compiled, rows in self._parts(flat):
+            results = compiled.arrays([array[rows] for array in flat])
             if not answers:
-                answers = [np.empty(flat[0].size, one.dtype) for one in found]
-            for into, one in zip(answers, found, strict=True):
-                into[places] = one
+                answers = [np.empty(flat[0].size, array.dtype) for array in results]
+            for into, computed in zip(answers, results, strict=True):
+                into[rows] = computed
         return _evaluated(compiled, [answer.reshape(shape) for answer in answers])
 
     def _parts(self, columns: Sequence[Array]) -> Iterator[tuple[Compiled, Any]]:
@@ -274,34 +274,34 @@ class _Asked:
             compiled = self._compiled(first)
             seen, _ = self._known
             same = np.ones(left.size, np.bool_)
-            for place in seen:
-                same &= columns[place][left] == first[place]
-            for place, number in self._noted:
-                same &= (columns[place][left] == number) == (first[place] == number)
+            for index in seen:
+                same &= columns[index][left] == first[index]
+            for index, number in self._noted:
+                same &= (columns[index][left] == number) == (first[index] == number)
             yield compiled, left[same]
             left = left[~same]
 
     def _check(self, columns: Sequence[Array]) -> None:
         """Refuse what is out of a quantity's domain, by the point where it is."""
-        sample = [float(one[0]) for one in columns]
+        sample = [float(array[0]) for array in columns]
         quantities = self._compiled(sample).names
         for name, column in zip(quantities, columns, strict=True):
             wrong = VOCABULARY[name].outside(column) | ~np.isfinite(column)
             for point in np.flatnonzero(wrong)[:1]:
-                self._read([float(one[point]) for one in columns])
+                self._read([float(array[point]) for array in columns])
 
     def _compiled(self, numbers: Sequence[float]) -> Compiled:
         """Return the program of a point."""
         seen, programs = self._known
         key = self._key(seen, numbers)
-        found = programs.get(key)
-        return self._compile(numbers) if found is None else found
+        compiled = programs.get(key)
+        return self._compile(numbers) if compiled is None else compiled
 
     def _key(self, seen: Sequence[int], numbers: Sequence[float]) -> Key:
         if not (seen or self._noted):
             return ()
-        noted = (numbers[place] == number for place, number in self._noted)
-        return (*(numbers[place] for place in seen), *noted)
+        noted = (numbers[index] == number for index, number in self._noted)
+        return (*(numbers[index] for index in seen), *noted)
 
     def _compile(self, numbers: Sequence[float]) -> Compiled:
         """Find, or make, the program of a point."""
@@ -318,12 +318,12 @@ class _Asked:
             resolved = replace(resolved, axes=plain)
             names = tuple(name for axis in sweep.axes for name in axis.columns)
             seen, programs = self._known
-            if {names[place] for place in seen} != self._seen or len(programs) >= MOST_KEYS:
+            if {names[index] for index in seen} != self._seen or len(programs) >= MOST_KEYS:
                 # A point at which less was looked at is found again.
                 seen = tuple(p for p, name in enumerate(names) if name in self._seen)
                 programs = {}
                 self._known = seen, programs
-            noted = [numbers[place] == number for place, number in self._noted]
+            noted = [numbers[index] == number for index, number in self._noted]
             alike = _told(resolved, passed, noted)
             if alike not in self._shared:
                 if len(self._shared) >= MOST_PROGRAMS:
@@ -333,8 +333,8 @@ class _Asked:
                 self._warn(Job(asked, resolved, program, "", ["sweeps.prepare"]))
                 wanted = _wanted(asked, program)
                 self._shared[alike] = Compiled(program, names, passed, wanted)
-            found = programs[self._key(seen, numbers)] = self._shared[alike]
-            return found
+            compiled = programs[self._key(seen, numbers)] = self._shared[alike]
+            return compiled
 
     def _read(self, numbers: Sequence[float]) -> Sweep:
         """Return the sweep of a point, or refuse what is wrong with it."""
@@ -343,8 +343,8 @@ class _Asked:
             sweep = read_sweep(table, bare_is_si=True, folders=self.prepared.folders)
         except InputError as error:
             # Without a column that can be read the axis of a point has none.
-            own = [line for line in error.faults if not line.startswith(f"axes.{POINT} ")]
-            raise InputError(own or error.faults) from None
+            lines = [line for line in error.faults if not line.startswith(f"axes.{POINT} ")]
+            raise InputError(lines or error.faults) from None
         if sweep.joint:
             refuse(
                 "message_bytes",
@@ -374,17 +374,17 @@ def _check_names(names: Sequence[str]) -> None:
         elif meant == NODES:
             faults.append(fault(name, "..", "are not GPUs, which a call counts", "give gpus"))
         elif meant not in VOCABULARY:
-            known = [one for one in (*VOCABULARY, *OTHER_NAMES) if one not in LABELS]
+            known = [entry for entry in (*VOCABULARY, *OTHER_NAMES) if entry not in LABELS]
             faults.append(fault(name, "..", "no such quantity", nearest(name, known)))
     tell_all(faults)
 
 
 def _column(name: str, value: Any) -> Array:
     try:
-        found = np.asarray(value)
-        if found.dtype.kind not in "biuf":
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
             raise TypeError
-        return found.astype(np.float64)
+        return array.astype(np.float64)
     except (TypeError, ValueError):
         shown = np.ravel(np.asarray(value, dtype=object))[0]
         refuse(name, shown, "is not a number", "a number in SI, or an array of them")
@@ -392,8 +392,8 @@ def _column(name: str, value: Any) -> Array:
 
 def _wanted(sweep: Sweep, program: Program) -> list[str]:
     """Return what is asked for: what is computed, and what is given."""
-    own = {*program.wanted, *program.grid.columns}
-    return [name for name in dict.fromkeys(sweep.quantities) if name in own]
+    known = {*program.wanted, *program.grid.columns}
+    return [name for name in dict.fromkeys(sweep.quantities) if name in known]
 
 
 def _told(resolved: Any, passed: Mapping[str, str], noted: Sequence[bool]) -> str:

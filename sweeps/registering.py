@@ -32,7 +32,7 @@ class _Watch:
             return None
         sys.meta_path.remove(self)
         specs = (finder.find_spec(name, path, target) for finder in sys.meta_path)
-        spec = next((one for one in specs if one is not None), None)
+        spec = next((candidate for candidate in specs if candidate is not None), None)
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module

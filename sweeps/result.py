@@ -19,8 +19,6 @@ import csv
 import io
 import itertools
 import json
-import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -38,7 +36,7 @@ from sweeps.origin import GIVEN, Origin, attributes
 from sweeps.spec.contract import Contract
 from sweeps.spec.units import format_quantity, to_toml
 from sweeps.store.constants import with_constants
-from sweeps.wrapping import wrap
+from sweeps.wrapping import aligned
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -118,7 +116,7 @@ class Result:
             return
         names, constants = self._names, self._constants
         for record in self.values():
-            yield constants | {names[name]: one for name, one in record.items()} | self._bounded
+            yield constants | {names[name]: value for name, value in record.items()} | self._bounded
 
     def header(self) -> list[str]:
         """Return the names of all that records have."""
@@ -126,7 +124,9 @@ class Result:
             return list(next(self.rows(), {}))
         if self.rows is not None:
             return list(dict.fromkeys(name for row in self.rows for name in row))
-        parts = [[*self._coordinates_of(dims), *own] for dims, own in self._parts]
+        parts = [
+            [*self._coordinates_of(dims), *columns_of_part] for dims, columns_of_part in self._parts
+        ]
         names = (self._names[column.name] for part in parts for column in part)
         return list(dict.fromkeys((*self._constants, *names, *self._bounded)))
 
@@ -156,15 +156,19 @@ class Result:
                 (column.name, [dims.index(dim) for dim in column.dims], self._reader(column))
                 for column in (*coordinates, *variables)
             ]
-            place = next((n for n, one in enumerate(readers) if one[0] in STATUSES), None)
+            status_index = next(
+                (n for n, entry in enumerate(readers) if entry[0] in STATUSES), None
+            )
             for index in np.ndindex(*(self.layout.sizes[dim] for dim in dims)):
                 if most is not None and count >= most:
                     return
                 count += 1
-                cells = [tuple(index[place] for place in places) for _, places, _ in readers]
+                cells = [tuple(index[axis] for axis in positions) for _, positions, _ in readers]
                 status = 0
-                if place is not None:
-                    status = int(_values(self._variables[readers[place][0]])[cells[place]])
+                if status_index is not None:
+                    status = int(
+                        _values(self._variables[readers[status_index][0]])[cells[status_index]]
+                    )
                 yield {
                     name: read(at, status)
                     for (name, _, read), at in zip(readers, cells, strict=True)
@@ -182,16 +186,25 @@ class Result:
 
         Those of an operation are apart from those of a training step.
         """
-        order, found = tuple(self.layout.sizes), []
-        for subject in dict.fromkeys(one.attrs.get(SUBJECT) for one in self.layout.variables):
-            columns = [one for one in self.layout.variables if one.attrs.get(SUBJECT) == subject]
-            own = dict.fromkeys(frozenset(column.dims) for column in columns)
-            largest = [one for one in own if not any(one < other for other in own)]
-            parts: dict[frozenset[str], list[Column]] = {one: [] for one in largest}
+        order, groups = tuple(self.layout.sizes), []
+        for subject in dict.fromkeys(
+            variable.attrs.get(SUBJECT) for variable in self.layout.variables
+        ):
+            columns = [
+                variable
+                for variable in self.layout.variables
+                if variable.attrs.get(SUBJECT) == subject
+            ]
+            dims_of = dict.fromkeys(frozenset(column.dims) for column in columns)
+            largest = [shape for shape in dims_of if not any(shape < other for other in dims_of)]
+            parts: dict[frozenset[str], list[Column]] = {shape: [] for shape in largest}
             for column in columns:
-                parts[next(one for one in largest if set(column.dims) <= one)].append(column)
-            found += [(tuple(d for d in order if d in dims), own) for dims, own in parts.items()]
-        return found
+                parts[next(shape for shape in largest if set(column.dims) <= shape)].append(column)
+            groups += [
+                (tuple(d for d in order if d in dims), columns_of_part)
+                for dims, columns_of_part in parts.items()
+            ]
+        return groups
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -206,17 +219,17 @@ class Result:
     @cached_property
     def _coordinates(self) -> list[Column]:
         """The coordinates that tell cells apart, and the constants where all of them are told."""
-        own = {c.name for c in self.layout.coordinates if not is_row_number(c.attrs)}
-        found = []
+        names = {c.name for c in self.layout.coordinates if not is_row_number(c.attrs)}
+        columns = []
         for column in self.layout.coordinates:
             if not column.dims:
                 if self.constants is None:
-                    found.append(column)
+                    columns.append(column)
             elif len(column.dims) == 1 and (
-                column.name in (*column.dims, CHOSEN) or column.dims[0] not in own
+                column.name in (*column.dims, CHOSEN) or column.dims[0] not in names
             ):
-                found.append(column)
-        return found
+                columns.append(column)
+        return columns
 
     @cached_property
     def _constants(self) -> dict[str, object]:
@@ -228,8 +241,10 @@ class Result:
     def _bounded(self) -> dict[str, str]:
         """The times that are upper bounds in places, where no column says it of each cell."""
         told = "time_is_upper_bound" in self._variables
-        columns = [one for one in self.layout.variables if not told and "upper_bound" in one.attrs]
-        names = " ".join(self._names[one.name] for one in columns)
+        columns = [
+            column for column in self.layout.variables if not told and "upper_bound" in column.attrs
+        ]
+        names = " ".join(self._names[column.name] for column in columns)
         return {UPPER_BOUNDS: names} if names else {}
 
     def _reader(self, column: Column) -> Any:
@@ -304,20 +319,24 @@ def of_rows(
     """
     coordinates: list[Column] = []
     variables: list[Column] = []
-    for one in fields:
-        cells = [row.get(one.record) for row in rows]
-        about = {"long_name": one.words}
-        if not one.units:
+    for described in fields:
+        cells = [row.get(described.record) for row in rows]
+        about = {"long_name": described.words}
+        if not described.units:
             values: NDArray[Any] = np.array(["" if c is None else str(c) for c in cells])
         else:
-            about["units"] = one.units
-            about |= {} if one.origin is None else attributes([one.origin])
+            about["units"] = described.units
+            about |= {} if described.origin is None else attributes([described.origin])
             numbers = [float("nan") if cell is None else cell for cell in cells]
-            values = np.asarray(numbers) if one.scale == 1.0 else one.scale * np.asarray(numbers)
+            values = (
+                np.asarray(numbers)
+                if described.scale == 1.0
+                else described.scale * np.asarray(numbers)
+            )
             if values.dtype.kind == "b":
                 values = values.astype(np.int8)
-        column = Column(one.name, (dim,), values.dtype, about, values)
-        (variables if one.units and one.origin is None else coordinates).append(column)
+        column = Column(described.name, (dim,), values.dtype, about, values)
+        (variables if described.units and described.origin is None else coordinates).append(column)
     layout = Layout({dim: len(rows)}, tuple(coordinates), tuple(variables), attrs)
     return Result(layout, rows=rows, whole=whole)
 
@@ -342,7 +361,7 @@ def of_columns(
         spec=spec,
         given=given,
         references="; ".join(
-            dict.fromkeys(one for text in sources for one in text.split("; ") if one)
+            dict.fromkeys(source for text in sources for source in text.split("; ") if source)
         ),
         # Machines' figures change without what is asked.
         inputs=[(c.name, _values(c).tolist()) for c in coordinates if not c.dims],
@@ -359,8 +378,14 @@ def of_dataset(
     """Return a labelled dataset, of a file maybe, as a result."""
 
     def column(name: Any) -> Column:
-        one = dataset[name]
-        return Column(str(name), tuple(map(str, one.dims)), one.dtype, one.attrs, one.to_numpy())
+        variable = dataset[name]
+        return Column(
+            str(name),
+            tuple(map(str, variable.dims)),
+            variable.dtype,
+            variable.attrs,
+            variable.to_numpy(),
+        )
 
     dataset = with_constants(dataset)
     sizes = {str(dim): int(size) for dim, size in dataset.sizes.items()}
@@ -385,7 +410,7 @@ ANSWERS = ("recommended", "least")
 
 def hold(contracts: Sequence[Contract], result: Result) -> None:
     """Check what is asserted of a result; say by how much it doesn't hold, and where."""
-    lines = [line for one in contracts for line in _broken(one, result)]
+    lines = [line for contract in contracts for line in _broken(contract, result)]
     if lines:
         raise ContractError(lines)
 
@@ -408,12 +433,12 @@ def _broken(contract: Contract, result: Result) -> Iterator[str]:
         return
     more = contract.sign[0] == "<"
     worst = np.where(broken, values, -np.inf if more else np.inf)
-    place = np.unravel_index(int(worst.argmax() if more else worst.argmin()), values.shape)
-    value, units = float(values[place]), contract.units
+    cell = np.unravel_index(int(worst.argmax() if more else worst.argmin()), values.shape)
+    value, units = float(values[cell]), contract.units
     by = format_quantity(abs(value - contract.value), units)
     share = f" ({percent(abs(value / contract.value - 1.0))})" if contract.value else ""
     where = ", ".join(
-        f"{coordinate.name} = {_values(coordinate)[place[column.dims.index(dim)]]}"
+        f"{coordinate.name} = {_values(coordinate)[cell[column.dims.index(dim)]]}"
         for dim in column.dims
         for coordinate in result.layout.coordinates
         if coordinate.dims == (dim,) and coordinate.name == dim
@@ -433,8 +458,8 @@ def _answers(result: Result, column: Column) -> NDArray[np.bool_]:
         if code is not None and other.dims == column.dims:
             codes = np.atleast_1d(other.attrs.get("flag_values", np.arange(len(meanings))))
             return np.asarray(_values(other) == codes[code])
-        own = other.name in ANSWERS and other.dtype.kind != "f"
-        if own and other.dims == column.dims:
+        answers = other.name in ANSWERS and other.dtype.kind != "f"
+        if answers and other.dims == column.dims:
             return np.asarray(_values(other) == 1)
     return np.ones(_values(column).shape, dtype=np.bool_)
 
@@ -481,134 +506,6 @@ def _line(fields: Sequence[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(fields)
     return text.getvalue()
-
-
-# Characters of a line where no terminal says how many it has.
-LINE = 80
-_NARROWEST = 40  # of a terminal that is followed
-_NAME = 36  # of a name that is cut
-_PROSE = 20  # characters from which a cell of words may take several lines
-
-
-def room() -> int:
-    """Return how many characters a line may have: the terminal's, or those of ``COLUMNS``."""
-    return max(shutil.get_terminal_size((LINE, 24)).columns, _NARROWEST)
-
-
-def prose() -> int:
-    """Return how many characters a line of prose has: wider ones are hard to read."""
-    return min(room(), LINE)
-
-
-def fitted(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines for people, those that are longer than the terminal's wrapped at words."""
-    most = room()
-    for text in (one for line in lines for one in line.removesuffix("\n").split("\n")):
-        if len(text) <= most:
-            yield text + "\n"
-            continue
-        start = len(text) - len(text.lstrip())
-        # What stands behind a name and a gap goes on below itself.
-        gaps = [one.end() for one in re.finditer(r"(?<=\S) {2,}", text[: most * 9 // 20])]
-        hang = gaps[-1] if gaps else start + 2
-        head, rest = (text[:hang], text[hang:]) if gaps else (text[:start], text[start:])
-        made = wrap(rest, most, initial_indent=head, subsequent_indent=" " * hang)
-        yield from (one + "\n" for one in made)
-
-
-def aligned(
-    rows: Sequence[Sequence[str]],
-    *,
-    left: int = 1,
-    indent: str = "  ",
-    keys: int = 0,
-    last: bool = False,
-) -> Iterator[str]:
-    """Yield rows as lines with aligned columns: the first ones to the left, others to the right.
-
-    Where the terminal is too narrow, words of heads and of long cells take several lines, and then
-    the columns stand in several blocks, each of which begins with the first `keys` ones.  A row of
-    one cell stands above those that follow.  The `last` column may be words, to the left.
-    """
-    count = max(map(len, rows), default=0)
-    whole = [(number, row) for number, row in enumerate(rows) if len(row) == count]
-    if not count:
-        return
-    widths, least = (
-        [max(size(row[place], number == 0) for number, row in whole) for place in range(count)]
-        for size in (lambda text, _: len(text), _least)
-    )
-    most = room() - len(indent)
-    while sum(widths) + 2 * (count - 1) > most and widths != least:
-        place = max(range(count), key=lambda one: (widths[one] > least[one]) * widths[one])
-        widths[place] -= 1
-    if sum(widths) + 2 * (count - 1) > most and count > (keys := max(1, keys)) + 1:
-        for number, places in enumerate(_blocks(least, keys, most)):
-            yield from [""] * (number > 0)
-            block = [row if len(row) < count else [row[one] for one in places] for row in rows]
-            own = {"left": sum(one < left for one in places), "keys": keys}
-            yield from aligned(block, indent=indent, last=last and count - 1 in places, **own)
-        return
-    for number, row in enumerate(rows):
-        if len(row) < count:
-            yield from (line.rstrip() for line in fitted([indent + row[0]]))
-            continue
-        cells = [_cut(text, width, number == 0) for text, width in zip(row, widths, strict=True)]
-        height = max(map(len, cells))
-        # Heads stand on their columns, cells begin in one line.
-        cells = [[""] * ((number == 0) * (height - len(one))) + one for one in cells]
-        for line in itertools.zip_longest(*cells, fillvalue=""):
-            texts = (
-                text.ljust(width)
-                if place < left or (last and place == count - 1)
-                else text.rjust(width)
-                for place, (text, width) in enumerate(zip(line, widths, strict=True))
-            )
-            yield (indent + "  ".join(texts)).rstrip()
-
-
-def _pieces(text: str, head: bool) -> list[str]:
-    """Return where a cell may be cut: heads behind words and their parts, cells of many words."""
-    if head:
-        return re.findall(r"[^\s_]*_|[^\s_]+ *| +", text)
-    prose = len(text) > _PROSE and text.count(" ") > 1 and text.lstrip()[:1].isalpha()
-    if len(text) > _NAME and " " not in text:
-        return re.findall(r"[^_]*_|[^_]+", text)
-    return re.findall(r" *\S+ *", text) if prose else [text]
-
-
-def _least(text: str, head: bool) -> int:
-    """Return the least width of a cell."""
-    pieces = _pieces(text, head)
-    longest = max((len(one.rstrip()) for one in pieces), default=0)
-    return longest if head else max(longest, min(len(text), _PROSE if " " in text else _NAME))
-
-
-def _cut(text: str, width: int, head: bool) -> list[str]:
-    """Return a cell's lines."""
-    if len(text) <= width:
-        return [text]
-    start = " " * (len(text) - len(text.lstrip()))
-    lines = [""]
-    for piece in _pieces(text, head):
-        if lines[-1].strip() and len((lines[-1] + piece).rstrip()) > width:
-            lines.append(start + piece.lstrip())
-        else:
-            lines[-1] += piece
-    return [line.rstrip() for line in lines]
-
-
-def _blocks(widths: Sequence[int], keys: int, most: int) -> list[list[int]]:
-    """Return the columns of blocks that are no wider than a line, the first ones in each."""
-    first = [*range(keys)]
-    blocks = [first]
-    for place in range(keys, len(widths)):
-        taken = [*blocks[-1], place]
-        if sum(widths[one] + 2 for one in taken) - 2 > most and len(blocks[-1]) > keys:
-            blocks.append([*first, place])
-        else:
-            blocks[-1] = taken
-    return blocks
 
 
 def shown(name: str, value: Any) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.cli.sections import OF_PLAN
-from sweeps.result import aligned, fitted
 from sweeps.spec.catalog import find_sweep, spec_names
 from sweeps.spec.files import read_toml
+from sweeps.wrapping import aligned, fitted
 from tests.cli_runner import Runner
 from tests.tables import examples
 

@@ -140,14 +140,14 @@ def network(
         requires=requires,
         grid=grid,
     )
-    ordered = sorted(NETWORKS.values(), key=lambda one: (one.place, one.name))
+    ordered = sorted(NETWORKS.values(), key=lambda entry: (entry.place, entry.name))
     NETWORKS.clear()
-    NETWORKS.update((one.name, one) for one in ordered)
+    NETWORKS.update((entry.name, entry) for entry in ordered)
 
 
 def trees() -> tuple[str, ...]:
     """Return the networks whose all_reduce has a tree algorithm."""
-    return tuple(name for name, one in NETWORKS.items() if one.tree)
+    return tuple(name for name, member in NETWORKS.items() if member.tree)
 
 
 # Algorithms.
@@ -357,8 +357,8 @@ class Algorithms(Mapping[tuple[str, str, str], Algorithm]):
         """Return a collective's algorithms on a network, in the order of their files."""
         where = (topology, collective)
         if where not in self._of:
-            found = [one for one in self._algorithms.values() if one.key[:2] == where]
-            self._of[where] = tuple(sorted(found, key=lambda one: one.line))
+            algorithms = [member for member in self._algorithms.values() if member.key[:2] == where]
+            self._of[where] = tuple(sorted(algorithms, key=lambda member: member.line))
         return self._of[where]
 
     def names(self, topology: str = "") -> tuple[str, ...]:

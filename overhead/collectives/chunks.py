@@ -83,16 +83,16 @@ def _fit(
     ramps: list[tuple[Array, Array]] = []
     taken = "messages" if latency_per == "message" else "latencies"
     levels = zip(few.levels, many.levels, each, strict=True)
-    for index, (one, other, (latency, serialization_time, *ramp_time)) in enumerate(levels):
-        paid, later = getattr(one, taken), getattr(other, taken)
+    for index, (first, other, (latency, serialization_time, *ramp_time)) in enumerate(levels):
+        paid, later = getattr(first, taken), getattr(other, taken)
         p1 = (later - paid) * between
-        q1 = (one.transfer - other.transfer) * (low * high * between)
-        base = base + (paid - p1 * low) * latency + (one.transfer - q1 / low) * serialization_time
+        q1 = (first.transfer - other.transfer) * (low * high * between)
+        base = base + (paid - p1 * low) * latency + (first.transfer - q1 / low) * serialization_time
         slope = slope + p1 * latency
         waiting = waiting + q1 * serialization_time
         for ramp in ramp_time:
             fixed, cut = (
-                (one.transfer - q1 / low) * serialization_time * ramp,
+                (first.transfer - q1 / low) * serialization_time * ramp,
                 q1 * serialization_time * ramp,
             )
             if index > 1 or (flat and index):
@@ -159,8 +159,8 @@ def depends_on_chunks(algorithm: Algorithm, quantity: str, cost: Callable[..., A
     if known is None:
         two, some = xp.array([2.0, 4.0]), xp.array(4.0)
         with xp.errstate(all="ignore"):
-            found = cost(*(two if name == "chunks" else some for name in algorithm.inputs))
-            parts = [COST_PARTS[quantity](found, per_message) for per_message in (True, False)]
+            computed = cost(*(two if name == "chunks" else some for name in algorithm.inputs))
+            parts = [COST_PARTS[quantity](computed, per_message) for per_message in (True, False)]
         known = any(xp.asarray(part).size > 1 for part in parts)
         _VARYING[algorithm, quantity] = known
     return known

@@ -89,27 +89,31 @@ def over(template: str) -> str:
     )
 
 
-def bucket(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
+def bucket(kernel: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
     """Return the cost of a reduce_scatter or all_gather, one dimension after the other."""
     return stack(
         [
-            scale(one(nx), 1.0, ny * nz),
-            scale(one(ny), 1.0 / nx, nx * nz),
-            scale(one(nz), 1.0 / (nx * ny), nx * ny),
+            scale(kernel(nx), 1.0, ny * nz),
+            scale(kernel(ny), 1.0 / nx, nx * nz),
+            scale(kernel(nz), 1.0 / (nx * ny), nx * ny),
         ]
     )
 
 
-def exchange(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
+def exchange(kernel: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
     """Return the cost of an all_to_all, one dimension after the other, each with all bytes."""
     return stack(
-        [scale(one(nx), 1.0, ny * nz), scale(one(ny), 1.0, nx * nz), scale(one(nz), 1.0, nx * ny)]
+        [
+            scale(kernel(nx), 1.0, ny * nz),
+            scale(kernel(ny), 1.0, nx * nz),
+            scale(kernel(nz), 1.0, nx * ny),
+        ]
     )
 
 
-def spread(one: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
+def spread(kernel: Callable[[Array], Cost], nx: Array, ny: Array, nz: Array) -> Cost:
     """Return the cost of a broadcast along x, then from there along y, then along z."""
-    return stack([one(nx), scale(one(ny), 1.0, nx), scale(one(nz), 1.0, nx * ny)])
+    return stack([kernel(nx), scale(kernel(ny), 1.0, nx), scale(kernel(nz), 1.0, nx * ny)])
 
 
 def count(*sizes: Array) -> Array:

@@ -244,8 +244,8 @@ def flat_pairwise(
     inside = intra_step_latency + intra_step_serialization_time / ranks
     wire = inter_step_serialization_time / ranks
     # A step with r messages through a network card is slower inside nodes while r stays below.
-    one = crowded * wire
-    limit = xp.floor((inside - inter_step_latency) / xp.where(one > 0.0, one, 1.0))
+    wire_time = crowded * wire
+    limit = xp.floor((inside - inter_step_latency) / xp.where(wire_time > 0.0, wire_time, 1.0))
     slower = select(
         [inside <= inter_step_latency, inside >= inter_step_latency + ranks_sharing_nic * wire],
         [0.0, others],
@@ -288,13 +288,13 @@ ALONE = "one rank per node sends, through one NIC"
 
 
 def _inwards(
-    one: Kernel, node_ranks: Array, nodes: Array, pods: Array, ranks_sharing_nic: Array
+    kernel: Kernel, node_ranks: Array, nodes: Array, pods: Array, ranks_sharing_nic: Array
 ) -> Cost:
     """Return the cost of a broadcast between pods, in each between nodes, in each of those."""
     messages = crowd(node_ranks, ranks_sharing_nic)
-    between_nodes = scale(shared(one(nodes), messages), 1.0, pods)
-    between_pods = shared(one(pods), messages)
-    return stack([scale(one(node_ranks), 1.0, nodes * pods), between_nodes, between_pods])
+    between_nodes = scale(shared(kernel(nodes), messages), 1.0, pods)
+    between_pods = shared(kernel(pods), messages)
+    return stack([scale(kernel(node_ranks), 1.0, nodes * pods), between_nodes, between_pods])
 
 
 @on_nodes(

@@ -398,8 +398,8 @@ def shift_line(mesh_nx, mesh_ny, mesh_nz):
 )
 def multi_shift_line(mesh_nx, mesh_ny, mesh_nz):
     """Shift by 1, 2, .. ranks along lines, all dimensions at once, a part of the buffer on each."""
-    one = _shifted(longest(mesh_nx, mesh_ny, mesh_nz))
-    return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
+    ring_cost = _shifted(longest(mesh_nx, mesh_ny, mesh_nz))
+    return side_by_side(ring_cost, mesh_nx, mesh_ny, mesh_nz)
 
 
 @on_mesh(

@@ -45,8 +45,8 @@ def staircase(lengths: Sequence[Array], heights: Sequence[Array]) -> Array:
     parts = list(zip(lengths, heights, strict=True))
     # Sorted pair by pair, the longest first, as a page's tracing can follow: it holds no array.
     for end in range(len(parts) - 1, 0, -1):
-        for place in range(end):
-            parts[place : place + 2] = _longer_first(*parts[place : place + 2])
+        for position in range(end):
+            parts[position : position + 2] = _longer_first(*parts[position : position + 2])
     total: Array | float = 0.0
     slowest = parts[0][1]
     for index, (length, height) in enumerate(parts):
@@ -56,12 +56,12 @@ def staircase(lengths: Sequence[Array], heights: Sequence[Array]) -> Array:
     return xp.asarray(total)
 
 
-def _longer_first(one: Part, other: Part) -> list[Part]:
+def _longer_first(first: Part, other: Part) -> list[Part]:
     """Return two parts, each of a length and a height, in the order of their lengths."""
-    swapped = other[0] > one[0]
+    swapped = other[0] > first[0]
     return [
-        (xp.maximum(one[0], other[0]), xp.where(swapped, other[1], one[1])),
-        (xp.minimum(one[0], other[0]), xp.where(swapped, one[1], other[1])),
+        (xp.maximum(first[0], other[0]), xp.where(swapped, other[1], first[1])),
+        (xp.minimum(first[0], other[0]), xp.where(swapped, first[1], other[1])),
     ]
 
 
@@ -485,17 +485,17 @@ def fwd_bidir(mesh_nx, mesh_ny, mesh_nz):
     return exchange(ring.all_to_all_fwd_bidir, mesh_nx, mesh_ny, mesh_nz)
 
 
-def side_by_side(one: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
+def side_by_side(line: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
     """Return the cost of parts that go along dimensions of one size in turn."""
     phases = count(nx, ny, nz)
-    (level,) = one.levels
+    (level,) = line.levels
     lines = nx * ny * nz / longest(nx, ny, nz)
     return flat(
-        phases * one.steps,
+        phases * line.steps,
         level.transfer + xp.zeros_like(phases),
         latencies=phases * level.latencies,
         messages=phases * level.messages,
-        sent=phases * one.sent,
+        sent=phases * line.sent,
         carried=phases * lines * level.carried,
     )
 
@@ -513,8 +513,8 @@ def side_by_side(one: Cost, nx: Array, ny: Array, nz: Array) -> Cost:
 )
 def multi_shift_bidir(mesh_nx, mesh_ny, mesh_nz):
     """Shift by r ranks both ways at once, along all dimensions at once, a part on each."""
-    one = ring.all_to_all_shift_bidir(longest(mesh_nx, mesh_ny, mesh_nz))
-    return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
+    line = ring.all_to_all_shift_bidir(longest(mesh_nx, mesh_ny, mesh_nz))
+    return side_by_side(line, mesh_nx, mesh_ny, mesh_nz)
 
 
 @on_torus(
@@ -530,8 +530,8 @@ def multi_shift_bidir(mesh_nx, mesh_ny, mesh_nz):
 )
 def multi_fwd_bidir(mesh_nx, mesh_ny, mesh_nz):
     """Neighbours store and forward, along all dimensions at once, a part of the buffer on each."""
-    one = ring.all_to_all_fwd_bidir(longest(mesh_nx, mesh_ny, mesh_nz))
-    return side_by_side(one, mesh_nx, mesh_ny, mesh_nz)
+    line = ring.all_to_all_fwd_bidir(longest(mesh_nx, mesh_ny, mesh_nz))
+    return side_by_side(line, mesh_nx, mesh_ny, mesh_nz)
 
 
 @on_torus(
@@ -547,7 +547,7 @@ def direct(mesh_nx, mesh_ny, mesh_nz):
     """All pairs at once, each message the shorter way round every dimension."""
     sizes = (mesh_nx, mesh_ny, mesh_nz)
     along = [ring.all_to_all_direct(size) for size in sizes]
-    x, y, z = (one.levels[0] for one in along)
+    x, y, z = (cost.levels[0] for cost in along)
     ranks = mesh_nx * mesh_ny * mesh_nz
     return flat(
         several(ranks),

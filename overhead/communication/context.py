@@ -97,8 +97,8 @@ def indexed_gather_bytes(
 ):
     """What tokens are selected among, of all tokens of a micro-batch, with the indexer's keys."""
     latent = communication_bytes * rank_tokens * (kv_lora_rank + qk_rope_head_size)
-    own = xp.where((kv_lora_rank > 0.0) & (index_heads > 0.0), latent, cp_ring_bytes)
-    return cp * (own + communication_bytes * rank_tokens * indexer_fraction * index_head_size)
+    key_bytes = xp.where((kv_lora_rank > 0.0) & (index_heads > 0.0), latent, cp_ring_bytes)
+    return cp * (key_bytes + communication_bytes * rank_tokens * indexer_fraction * index_head_size)
 
 
 CP: dict[str, Any] = {

@@ -245,10 +245,10 @@ for _returns, _gathers in (("dp_gather_time", True), ("dp_reduce_time", False)):
     added(
         _returns,
         [
-            (count, one.quantity("time"))
-            for one in of_dimension("dp")
-            for count in one.counts
-            if (one.collective == "all_gather") == _gathers
+            (count, declared.quantity("time"))
+            for declared in of_dimension("dp")
+            for count in declared.counts
+            if (declared.collective == "all_gather") == _gathers
         ],
     )
 

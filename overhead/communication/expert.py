@@ -195,13 +195,15 @@ call(returns="ep_pod_nodes", of="group_pod_nodes", bind={}, labels={"group": "ep
 def distinct_nodes(ep_nodes, experts, experts_per_token, expert_groups, groups_per_token):
     """Destination nodes per token: nodes with at least one selected expert."""
     groups, chosen = xp.maximum(expert_groups, 1.0), xp.maximum(groups_per_token, 1.0)
-    own, here = experts / groups, experts / ep_nodes
+    group_experts, here = experts / groups, experts / ep_nodes
     missed = never_drawn(experts, here, experts_per_token)
     # Of a node that is part of a group, where its group is chosen for as many experts as others or
     # for one more; of one that holds several groups.
     each = xp.floor(experts_per_token / chosen)
     more = experts_per_token / chosen - each
-    fewer = (1.0 - more) * never_drawn(own, here, each) + more * never_drawn(own, here, each + 1.0)
+    fewer = (1.0 - more) * never_drawn(group_experts, here, each) + more * never_drawn(
+        group_experts, here, each + 1.0
+    )
     part = 1.0 - fewer
     some = 1.0 - never_drawn(groups, groups / ep_nodes, xp.minimum(chosen, experts_per_token))
     met = xp.where(ep_nodes >= groups, chosen / groups * part, some)

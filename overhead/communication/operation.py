@@ -96,8 +96,8 @@ class Operation:
     @property
     def volume(self) -> Factors:
         """The most bytes that a rank sends in a step."""
-        own = "volume" in self.own
-        return (self.quantity("volume"),) if own else (self.counts, self.quantity("sent_bytes"))
+        stated = "volume" in self.own
+        return (self.quantity("volume"),) if stated else (self.counts, self.quantity("sent_bytes"))
 
     @property
     def total_energy(self) -> Factors:
@@ -114,10 +114,12 @@ OPERATIONS: dict[str, Operation] = {}
 def of_dimension(dimension: str, labels: Mapping[str, str] | None = None) -> list[Operation]:
     """Return the operations of a dimension, or those of them that plans with some labels have."""
     return [
-        one
-        for one in OPERATIONS.values()
-        if one.dimension == dimension
-        and (labels is None or all(labels.get(key) == value for key, value in one.when.items()))
+        candidate
+        for candidate in OPERATIONS.values()
+        if candidate.dimension == dimension
+        and (
+            labels is None or all(labels.get(key) == value for key, value in candidate.when.items())
+        )
     ]
 
 
@@ -174,19 +176,19 @@ def times(names: Iterable[str], *ways: str, factors: Factors = ()) -> list[Facto
     """Return the times of some operations in a pass through one thing, as terms of a sum."""
     every = ((OPERATIONS[name], way) for way in ways for name in names)
     return [
-        (*factors, *often, one.quantity("time"))
-        for one, way in every
-        if (often := one.often(way)) is not None
+        (*factors, *often, candidate.quantity("time"))
+        for candidate, way in every
+        if (often := candidate.often(way)) is not None
     ]
 
 
 def multiplied(factors: Factors, known: Any) -> Any:
     """Return a product; `known` has quantities by name."""
 
-    def value(one: Any) -> Any:
-        if isinstance(one, tuple):
-            return reduce(add, map(value, one))
-        return known[one] if isinstance(one, str) else one
+    def value(factor: Any) -> Any:
+        if isinstance(factor, tuple):
+            return reduce(add, map(value, factor))
+        return known[factor] if isinstance(factor, str) else factor
 
     return reduce(mul, map(value, factors), 1.0)
 
@@ -200,7 +202,7 @@ def added(
     **further: Unpack[Further],
 ) -> None:
     """Declare a quantity as a sum of products; 0 where a group isn't of several ranks."""
-    factors = [one for term in terms for one in term]
+    factors = [element for term in terms for element in term]
     flat = [
         part for factor in factors for part in (factor if isinstance(factor, tuple) else (factor,))
     ]
@@ -219,7 +221,9 @@ def _laws(terms: Sequence[Factors], several: str) -> str:
     """Return the laws of a sum of products: it rises, linearly in what no term has twice."""
     moving: dict[str, str] = {several: "up"} if several else {}
     for term in terms:
-        flat = [part for one in term for part in (one if isinstance(one, tuple) else (one,))]
+        flat = [
+            part for factor in term for part in (factor if isinstance(factor, tuple) else (factor,))
+        ]
         if any(isinstance(part, float) and part < 0.0 for part in flat):
             return ""
         for name in (part for part in flat if isinstance(part, str)):

@@ -29,18 +29,22 @@ FAMILIES = (activations, context, expert, data)
 def _declare(dimension: str, labels: Mapping[str, str]) -> None:
     """Declare a dimension's totals, where operations depend on labels for these."""
     every = of_dimension(dimension, labels)
-    counts = [(one, way) for way in WAYS for one in every if way in one.ways]
+    counts = [(operation, way) for way in WAYS for operation in every if way in operation.ways]
 
-    def time(one: Operation, way: str) -> Factors:
-        return one.quantity(f"{way}_count"), one.quantity("time")
+    def time(operation: Operation, way: str) -> Factors:
+        return operation.quantity(f"{way}_count"), operation.quantity("time")
 
     sums: dict[str, list[Factors]] = {
-        f"{way}_communication_time": [time(one, each) for one, each in counts if each == way]
+        f"{way}_communication_time": [
+            time(operation, each) for operation, each in counts if each == way
+        ]
         for way in WAYS
     }
-    sums["communication_count"] = [(one.quantity(f"{way}_count"),) for one, way in counts]
-    sums["communication_volume"] = [one.volume for one in every]
-    sums["communication_energy"] = [one.total_energy for one in every]
+    sums["communication_count"] = [
+        (operation.quantity(f"{way}_count"),) for operation, way in counts
+    ]
+    sums["communication_volume"] = [operation.volume for operation in every]
+    sums["communication_energy"] = [operation.total_energy for operation in every]
     for end, terms in sums.items():
         added(f"{dimension}_{end}", terms, when=labels)
 

@@ -165,8 +165,8 @@ def tiled_attention_slowdown(
     """Attention time of a kernel with head tiles / time at its rate."""
     slower = 1.0 + attention_half_length / xp.maximum(attention_length, 1.0)
     padded = _tiled(query_head_size) + _tiled(value_head_size)
-    own = query_head_size + value_head_size
-    return slower * xp.where(own > 0.0, padded / xp.where(own > 0.0, own, 1.0), 1.0)
+    width = query_head_size + value_head_size
+    return slower * xp.where(width > 0.0, padded / xp.where(width > 0.0, width, 1.0), 1.0)
 
 
 @formula(returns="attention_forward_time", **KERNEL)

@@ -425,11 +425,11 @@ def _routed(way: str, routed: float) -> Any:
         separate,
     ):
         each = CALLED * PRODUCT_FLOPS[way] + EXPERT_CASTS * own_casts
-        own = (each + BIAS_LAUNCHES[way] * separate) * local_experts
+        expert_launches = (each + BIAS_LAUNCHES[way] * separate) * local_experts
         nodes = xp.where(ep_overlap > 0.0, NODES[way], 0.0)
         cast = ATTENTION_CASTS * (1.0 - left * attending) + ROUTED_CASTS * (1.0 - left_experts)
         others = share * (operations + routed + cast * casts)
-        return others + xp.where(share > 0.0, own + nodes, 0.0)
+        return others + xp.where(share > 0.0, expert_launches + nodes, 0.0)
 
     return launches
 

@@ -44,8 +44,8 @@ def output_matmul_flops(peak_measured_matmul_flops, attention_peak_flops, peak_f
 
 def _padded(size: Array, tile: Array | float) -> Array:
     """Round a product's side up to whole tiles; there are smaller ones for less than one."""
-    own = (size % 1.0 > 0.0) | (size < tile)
-    return xp.where(own, size, tile * xp.ceil(size / tile))
+    unpadded = (size % 1.0 > 0.0) | (size < tile)
+    return xp.where(unpadded, size, tile * xp.ceil(size / tile))
 
 
 def _operations(rows, columns, depth, input_bytes, activation_bytes):
@@ -314,7 +314,7 @@ LINEAR = {
 
 def product_sizes(sizes: Sequence[str], kind: str) -> dict[str, str]:
     """Return the quantities that are a product's sizes: forward's or one of its gradients'."""
-    return {name: sizes[place] for name, place in zip(SIZES, GRADIENTS[kind], strict=True)}
+    return {name: sizes[index] for name, index in zip(SIZES, GRADIENTS[kind], strict=True)}
 
 
 # A weights' gradient joins those of the micro-batches before it.
@@ -348,10 +348,10 @@ def declare_product(
     """Declare the times of one product: its result, its input's and its weights' gradient."""
     for kind in GRADIENTS:
         bound = {**product_sizes(sizes, kind), "matmul_efficiency": "sized_matmul_efficiency"}
-        own = {**OF_LAYERS, **(further or {})}
+        binding = {**OF_LAYERS, **(further or {})}
         if kind == "weight_gradient":
-            own["activation_bytes"] = "weight_gradient_bytes"
-        call(returns=f"{name}_{kind}_time", of=of, bind={**bound, **own})
+            binding["activation_bytes"] = "weight_gradient_bytes"
+        call(returns=f"{name}_{kind}_time", of=of, bind={**bound, **binding})
 
 
 GROUPED: dict[str, Any] = {

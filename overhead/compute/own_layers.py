@@ -48,7 +48,7 @@ for _mean, _own in (*PARTS.values(), *FORWARD_PARTS.values()):
 
 
 def _beyond(*times):
-    return sum(own - mean for mean, own in zip(times[::2], times[1::2], strict=True))
+    return sum(exact_time - mean for mean, exact_time in zip(times[::2], times[1::2], strict=True))
 
 
 def _beyond_in_both(has_backward, mean_recomputed, own_recomputed, *times):

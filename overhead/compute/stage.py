@@ -43,15 +43,15 @@ def last_stage_layer_deficit(uneven_places, mtp_depths, layers, pipeline_layers)
     return xp.maximum(uneven_places - mtp_depths, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
 
 
-def _declare_layers(place: str) -> None:
+def _declare_layers(position: str) -> None:
     """Declare the layers of a stage by kind: as many as even stages have, but for the last."""
-    dense, experts = f"{place}_balanced_mlp_layers", f"{place}_balanced_moe_layers"
-    at = {"stage": f"{place}_stage"}
-    own = SLOWEST if place == "middle" else at
+    dense, experts = f"{position}_balanced_mlp_layers", f"{position}_balanced_moe_layers"
+    at = {"stage": f"{position}_stage"}
+    binding = SLOWEST if position == "middle" else at
     for kind, ordered, returns in (("mlp", "spare_mixers", dense), ("moe", "moe_layers", experts)):
         call(returns=returns, of=f"stage_{kind}_layers", bind=at)
-        call(returns=returns, of=f"stage_{ordered}", bind=own, when=ORDERED)
-    last = place == "last"
+        call(returns=returns, of=f"stage_{ordered}", bind=binding, when=ORDERED)
+    last = position == "last"
     taken = ("last_stage_layer_deficit",) if last else ("pp", "last_stage_layer_deficit")
 
     def lacking(*values: Array) -> Array:
@@ -66,8 +66,8 @@ def _declare_layers(place: str) -> None:
         beyond = xp.maximum(lacking(*values[:-1]) - xp.maximum(values[-1], 0.0), 0.0)
         return xp.maximum(layers - beyond, 0.0)
 
-    declare(f"{place}_mlp_layers", (dense, *taken), mlps, **PIPELINE)
-    declare(f"{place}_moe_layers", (experts, *taken, dense), mixtures, **PIPELINE)
+    declare(f"{position}_mlp_layers", (dense, *taken), mlps, **PIPELINE)
+    declare(f"{position}_moe_layers", (experts, *taken, dense), mixtures, **PIPELINE)
 
 
 for _place in ("first", "middle", "last"):
@@ -154,9 +154,9 @@ def _weights(dense, dense_time, experts, expert_time, whole, *gpu):
 
 
 def _own_weights(*values):
-    *taken, own, forward, both, excess = values
+    *taken, dense_time, forward, both, excess = values
     taken[4] = taken[4] - excess * (both - forward)
-    return xp.maximum(_weights(*taken) + excess * (own - taken[1]), 0.0)
+    return xp.maximum(_weights(*taken) + excess * (dense_time - taken[1]), 0.0)
 
 
 _each = ("dense_layer_weight_gradient_time", "moe_layer_weight_gradient_time")
@@ -188,10 +188,10 @@ declare("stage_weight_time", (*_weighed, *_mixers), _own_weights, when=ORDERED, 
 
 
 def _extra(
-    dense, middle_dense, dense_time, experts, middle_experts, expert_time, own, communication
+    dense, middle_dense, dense_time, experts, middle_experts, expert_time, end_time, communication
 ):
     layers = (dense - middle_dense) * dense_time + (experts - middle_experts) * expert_time
-    return layers + own + communication
+    return layers + end_time + communication
 
 
 def _own_extra(*values):

@@ -93,8 +93,8 @@ def saved_attention_activations(
     """Saved activations per token outside the MLP, per-operator recomputation."""
     outputs = heads / tp * (query_head_size + value_head_size) + rank_kv_heads * value_head_size
     reduced = xp.where(tp > 1.0, 2.0 * hidden_size / sequence_shards, 0.0)
-    own = checkpoint_activations + attention_layer_fraction * heads / tp * score_bytes
-    return own + activation_bytes * (outputs + reduced)
+    stored = checkpoint_activations + attention_layer_fraction * heads / tp * score_bytes
+    return stored + activation_bytes * (outputs + reduced)
 
 
 @formula(
@@ -148,8 +148,8 @@ def _one_layer(rank_tokens, dense_layers, dense, kept_dense, moe_layers, moe, ke
 
 
 def _one_of_block(rank_tokens, dense_layers, dense, moe_layers, moe, checkpoint, recompute_layers):
-    one = _live(rank_tokens, dense_layers, dense - checkpoint, moe_layers, moe - checkpoint)
-    return xp.where(recompute_layers > 0.0, one, 0.0)
+    live = _live(rank_tokens, dense_layers, dense - checkpoint, moe_layers, moe - checkpoint)
+    return xp.where(recompute_layers > 0.0, live, 0.0)
 
 
 def _one_unit(
@@ -242,10 +242,8 @@ def chunk_layers(
     layers, pipeline_layers, embedding_layer_weight, head_layer_weight, pp, virtual_pipeline_size
 ):
     """Layers of the largest chunk of a stage."""
-    places = pipeline_layers + embedding_layer_weight + head_layer_weight
-    return (
-        xp.ceil(places / (pp * virtual_pipeline_size)) * layers / xp.maximum(pipeline_layers, 1.0)
-    )
+    slots = pipeline_layers + embedding_layer_weight + head_layer_weight
+    return xp.ceil(slots / (pp * virtual_pipeline_size)) * layers / xp.maximum(pipeline_layers, 1.0)
 
 
 constant("recomputed_fraction", 1.0, "Every layer is recomputed", when=WHOLE)
@@ -351,8 +349,8 @@ for _stage in CANDIDATES:
 
 
 def _most(*values):
-    one, two, three, last = values
-    return xp.maximum(xp.maximum(one, two), xp.maximum(three, last))
+    first, two, three, last = values
+    return xp.maximum(xp.maximum(first, two), xp.maximum(three, last))
 
 
 declare(

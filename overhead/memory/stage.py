@@ -59,9 +59,9 @@ def uneven_places(
     pp, virtual_pipeline_size, pipeline_layers, embedding_layer_weight, head_layer_weight
 ):
     """Empty layer slots of an uneven stage split."""
-    places = pipeline_layers + embedding_layer_weight + head_layer_weight
+    slots = pipeline_layers + embedding_layer_weight + head_layer_weight
     chunks = pp * virtual_pipeline_size
-    return chunks * xp.ceil(places / chunks) - places
+    return chunks * xp.ceil(slots / chunks) - slots
 
 
 @formula(assumes=("they take places that the last stage has free",), **MTP)
@@ -85,11 +85,11 @@ def stage_layers(
     stage_added_layers,
 ):
     """Layers of the stage; the mean with MoE layers as separate pipeline layers."""
-    places = pipeline_layers + embedding_layer_weight + head_layer_weight
-    even = virtual_pipeline_size * xp.ceil(places / (pp * virtual_pipeline_size))
+    slots = pipeline_layers + embedding_layer_weight + head_layer_weight
+    even = virtual_pipeline_size * xp.ceil(slots / (pp * virtual_pipeline_size))
     first = xp.where(stage == 0.0, embedding_layer_weight, 0.0)
-    own = even - first - xp.where(stage == pp - 1.0, head_layer_weight, 0.0)
-    mixers = xp.maximum(own, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
+    remaining = even - first - xp.where(stage == pp - 1.0, head_layer_weight, 0.0)
+    mixers = xp.maximum(remaining, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
     return xp.asarray(mixers + stage_added_layers)
 
 
@@ -122,19 +122,21 @@ def stage_leading_layers(
     weight_copies,
 ):
     """Leading dense layers of an MoE model in the stage."""
-    places = pipeline_layers + embedding_layer_weight + head_layer_weight
-    chunk = xp.ceil(places / (pp * virtual_pipeline_size))
+    slots = pipeline_layers + embedding_layer_weight + head_layer_weight
+    chunk = xp.ceil(slots / (pp * virtual_pipeline_size))
     period = xp.maximum(pp * chunk, 1.0)
     leading = dense_layers + embedding_layer_weight
 
-    def layers_at(place: Array) -> Array:
-        part = xp.maximum(xp.minimum(leading % period - place * chunk, chunk), 0.0)
+    def layers_at(position: Array) -> Array:
+        part = xp.maximum(xp.minimum(leading % period - position * chunk, chunk), 0.0)
         whole = xp.floor(leading / period) * chunk + part
-        ahead = xp.where(place == 0.0, embedding_layer_weight, 0.0)
+        ahead = xp.where(position == 0.0, embedding_layer_weight, 0.0)
         return xp.asarray(xp.maximum(whole - ahead, 0.0))
 
-    own = layers_at(stage)
-    return xp.where(weight_copies > 1.0, (own + layers_at(pp - 1.0 - stage)) / 2.0, own)
+    leading_layers = layers_at(stage)
+    return xp.where(
+        weight_copies > 1.0, (leading_layers + layers_at(pp - 1.0 - stage)) / 2.0, leading_layers
+    )
 
 
 @formula(
@@ -393,8 +395,8 @@ def expert_stage(
     head_layer_weight,
 ):
     """The second stage, or the first one with as few of the leading dense layers as any."""
-    places = pipeline_layers + embedding_layer_weight + head_layer_weight
-    chunk = xp.maximum(xp.ceil(places / (pp * virtual_pipeline_size)), 1.0)
+    slots = pipeline_layers + embedding_layer_weight + head_layer_weight
+    chunk = xp.maximum(xp.ceil(slots / (pp * virtual_pipeline_size)), 1.0)
     leading = xp.ceil((dense_layers + embedding_layer_weight) % (pp * chunk) / chunk)
     return xp.minimum(xp.maximum(leading, xp.minimum(pp - 1.0, 1.0)), pp - 1.0)
 
@@ -412,9 +414,9 @@ def fullest_candidate(first_stage_memory, peak_memory, second_stage_memory, expe
 
 
 def _choose(candidate, *values):
-    one, two, three, last = values  # Of which that of the fullest stage is chosen
-    if all(value is one for value in values):
-        return one
+    first, two, three, last = values  # Of which that of the fullest stage is chosen
+    if all(value is first for value in values):
+        return first
     lowest = xp.min(candidate)
     if lowest == xp.max(candidate):
         chosen = values[int(lowest)]
@@ -422,16 +424,16 @@ def _choose(candidate, *values):
     later = xp.where(candidate == 3.0, last, two)
     if three is not two:
         later = xp.where(candidate == 2.0, three, later)
-    return xp.where(candidate == 0.0, one, later)
+    return xp.where(candidate == 0.0, first, later)
 
 
 def _declare(returns: str, names: tuple[str, ...]) -> None:
     """Declare a quantity as that of the fullest stage."""
-    one, two, three, last = names
+    first, two, three, last = names
     which = "fullest_candidate"
     formula(
         returns=returns,
-        expression=f"where({which} == 0, {one}, where({which} == 1, {two},"
+        expression=f"where({which} == 0, {first}, where({which} == 1, {two},"
         f" where({which} == 2, {three}, {last})))",
         source=DERIVED,
         inputs=(which, *names),

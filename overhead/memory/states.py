@@ -247,9 +247,11 @@ def zero3_gathered_memory(
     most = xp.where(max_live_parameters > 0.0, xp.maximum(max_live_parameters / held, 1.0), every)
     count = xp.where(kept, every, xp.minimum(xp.minimum(gathered_layers, most), every))
     ends = gathered_non_layer_fraction * (embedding_rank_parameters + output_rank_parameters)
-    wide, own = full_precision_gathered_bytes, gathered_bytes
-    layer = in_both(wide, own, layer_rank_parameters, layer_low_precision_parameters)
-    routed = in_both(wide, own, layer_rank_expert_parameters, low_precision_expert_parameters)
+    wide, narrow_bytes = full_precision_gathered_bytes, gathered_bytes
+    layer = in_both(wide, narrow_bytes, layer_rank_parameters, layer_low_precision_parameters)
+    routed = in_both(
+        wide, narrow_bytes, layer_rank_expert_parameters, low_precision_expert_parameters
+    )
     # Weights in the host's memory are brought to the GPU even where no other rank has a part.
     away = parameter_offload > 0.0
     dense = xp.where((shards > 1.0) | away, count * layer + wide * ends, 0.0)
@@ -433,8 +435,8 @@ def output_rank_parameters(
     """Final norm and LM head parameters per rank; 0 on other stages."""
     table = padded_vocabulary_size * hidden_size / tp
     bias = lm_head_bias * padded_vocabulary_size / tp
-    own = (1.0 - tied_embeddings * holds_embedding) * table + bias
-    return holds_output * (norm_parameters + own)
+    head_parameters = (1.0 - tied_embeddings * holds_embedding) * table + bias
+    return holds_output * (norm_parameters + head_parameters)
 
 
 @formula(

@@ -52,5 +52,5 @@ def inputs_of(
     of: Callable[..., Any], kind: Callable[..., Any], more: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the quantities that a function of a kind and of some more depends on, in order."""
-    found = Depends(of(applied(kind), *map(named, more))).names
-    return tuple(name for name in dict.fromkeys((*parameters(kind), *more)) if name in found)
+    names = Depends(of(applied(kind), *map(named, more))).names
+    return tuple(name for name in dict.fromkeys((*parameters(kind), *more)) if name in names)

@@ -93,16 +93,16 @@ OF_KEPT = ("tp", "sequence_shards")
 
 def kept_bytes(kept: Sequence[Kept], tp: Array, sequence_shards: Array) -> Any:
     """Bytes a token that a rank keeps."""
-    return _total([one.of_rank(tp, sequence_shards) for one in kept])
+    return _total([tensor.of_rank(tp, sequence_shards) for tensor in kept])
 
 
 def module_bytes(kept: Sequence[Kept], tp: Array, sequence_shards: Array, *again: Array) -> Any:
     """Bytes a token of these that the modules which are recomputed make again."""
     given, each = dict(zip(AGAIN, again, strict=True)), []
-    for one in kept:
-        if one.again:
-            share = reduce(xp.maximum, [given[name] for name in one.again])
-            each.append(share * one.of_rank(tp, sequence_shards))
+    for tensor in kept:
+        if tensor.again:
+            share = reduce(xp.maximum, [given[name] for name in tensor.again])
+            each.append(share * tensor.of_rank(tp, sequence_shards))
     return _total(each)
 
 
@@ -151,8 +151,8 @@ def rank_parameters(part: Part, tp: Array) -> Array:
     for linear in part.linears:
         if linear.bias is NEVER:
             continue
-        own = linear.outputs if linear.split == ROWS else linear.of_rank(linear.outputs, tp)
-        each.append(linear.bias * own)
+        outputs = linear.outputs if linear.split == ROWS else linear.of_rank(linear.outputs, tp)
+        each.append(linear.bias * outputs)
     return _total([*each, *part.norms])
 
 
@@ -186,14 +186,16 @@ def key_value_width(part: Part, tp: Array, hidden_size: Array) -> Any:
 def up_width(part: Part, tp: Array, hidden_size: Array) -> Array:
     """Width of the projections up from latent vectors."""
     up = [linear for linear in part.linears if linear.up is not NEVER]
-    return _total([one.up * _width((one,), tp, hidden_size) for one in up])
+    return _total([product.up * _width((product,), tp, hidden_size) for product in up])
 
 
 def further_up_width(part: Part, tp: Array, hidden_size: Array) -> Array:
     """Outputs of a rank's projections up from latent vectors beyond those of such a GEMM."""
     up = [linear for linear in part.linears if linear.up is not NEVER]
-    each = [one.of_rank(one.outputs - one.weights / hidden_size, tp) for one in up]
-    return _total([one.up * xp.maximum(more, 0.0) for one, more in zip(up, each, strict=True)])
+    each = [product.of_rank(product.outputs - product.weights / hidden_size, tp) for product in up]
+    return _total(
+        [product.up * xp.maximum(more, 0.0) for product, more in zip(up, each, strict=True)]
+    )
 
 
 def up_weights(part: Part) -> Array:

@@ -320,8 +320,8 @@ def linear_attention_kept(
 def indexer_kept(index_heads, index_head_size, selected_span, activation_bytes, single_bytes):
     """Queries, keys and weights, and of each selected token a place in 64 bits."""
     width = index_heads * (index_head_size + 1.0) + index_head_size
-    places = Kept(2.0 * selected_span, single_bytes, WHOLE)
-    return Kept(width, activation_bytes, WHOLE), places
+    positions = Kept(2.0 * selected_span, single_bytes, WHOLE)
+    return Kept(width, activation_bytes, WHOLE), positions
 
 
 @frozen()
@@ -411,7 +411,7 @@ def mean_of(
     """Declare the mean over layers of a sum over GEMMs (narrow ones), or over what is kept."""
     kinds = [(mixer, mixer.kept if kept else mixer.part) for mixer in mixers]
     each = [(mixer, *sum_of(of, kind, more)) for mixer, kind in kinds if kind]
-    each = [(mixer, names, own) for mixer, names, own in each if names]
+    each = [(mixer, names, part_kernel) for mixer, names, part_kernel in each if names]
     names = [name for mixer, names, _ in each for name in (mixer.share, *names)]
     names += ["low_precision_layer_fraction", "bf16_attention"] if narrow else []
     inputs = tuple(dict.fromkeys(names))
@@ -419,12 +419,12 @@ def mean_of(
     def kernel(*values: Array) -> Any:
         given = dict(zip(inputs, values, strict=True))
         parts = []
-        for mixer, names, own in each:
+        for mixer, names, part_kernel in each:
             share = given[mixer.share]
             if narrow:
                 left = 0.0 if mixer.scans else given["bf16_attention"]
                 share = share * (given["low_precision_layer_fraction"] * (1.0 - left))
-            parts.append(share * own(*(given[name] for name in names)))
+            parts.append(share * part_kernel(*(given[name] for name in names)))
         return reduce(add, parts)
 
     declare(returns, inputs, kernel, **further)
@@ -469,8 +469,8 @@ def latent_attention_fraction(attention_layer_fraction, kv_lora_rank):
 @formula(source="megatron", where=DSA, assumes=("none are named: all layers have an indexer",))
 def indexer_fraction(index_heads, index_layers, layers):
     """Fraction of layers with an indexer; other layers reuse the selection."""
-    own = xp.where(index_layers > 0.0, xp.minimum(index_layers / layers, 1.0), 1.0)
-    return xp.where(index_heads > 0.0, own, 0.0)
+    fraction = xp.where(index_layers > 0.0, xp.minimum(index_layers / layers, 1.0), 1.0)
+    return xp.where(index_heads > 0.0, fraction, 0.0)
 
 
 def _part(every, *some):

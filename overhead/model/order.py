@@ -64,9 +64,9 @@ def of_stage(
 
     With an order it is of the stage `ordered`, if that is another one.
     """
-    own, labels = ordered or stage, dict(when or {})
+    stage_name, labels = ordered or stage, dict(when or {})
     call(returns=returns, of=of, bind={"stage": stage}, when=labels)
-    bind = {"stage": own, "linear_attention_fraction": f"{own}_linear_fraction"}
+    bind = {"stage": stage_name, "linear_attention_fraction": f"{stage_name}_linear_fraction"}
     call(returns=returns, of=of, bind=bind, when=labels | ORDERED)
 
 
@@ -97,8 +97,10 @@ def _all_layers(kind, *numbers):
 
 def _agrees(layers, linear_layers, separate_moe_layers, *numbers):
     counts = (linear_layers, layers - linear_layers, separate_moe_layers)
-    found = (_all_layers(kind, *numbers) for kind in KINDS)
-    linear, attention, mixtures = (one == count for one, count in zip(found, counts, strict=True))
+    counted = (_all_layers(kind, *numbers) for kind in KINDS)
+    linear, attention, mixtures = (
+        total == count for total, count in zip(counted, counts, strict=True)
+    )
     return xp.where(linear & attention & mixtures, 1.0, 0.0)
 
 
@@ -201,8 +203,8 @@ def ordered_stage_moe_layers(
     mean = (spread_layers - stage_added_layers) * separate_moe_layers / each
     beyond = ordered_moe_layers - ordered_layers * separate_moe_layers / whole
     known = (order_holds > 0.0) & (separate_moe_layers > 0.0)
-    own = xp.maximum(mean + beyond + stage_added_layers, 0.0)
-    return xp.where(known, own, spread_moe_layers)
+    mixtures = xp.maximum(mean + beyond + stage_added_layers, 0.0)
+    return xp.where(known, mixtures, spread_moe_layers)
 
 
 @formula(returns="stage_lone_moe_layers", when=ORDERED, **SOURCE)
@@ -229,9 +231,9 @@ def ordered_linear_fraction(
     others, whole = layers - linear_layers, xp.maximum(pipeline_layers, 1.0)
     beyond = ordered_attention_layers - ordered_layers * others / whole
     attention = spread_layers * others / xp.maximum(layers, 1.0) + beyond
-    own = xp.maximum(stage_layers - attention, 0.0) / xp.maximum(stage_layers, 1.0)
+    fraction = xp.maximum(stage_layers - attention, 0.0) / xp.maximum(stage_layers, 1.0)
     known = (order_holds > 0.0) & (stage_layers >= 1.0) & (ordered_layers < pipeline_layers)
-    return xp.minimum(xp.where(known, own, linear_layers / xp.maximum(layers, 1.0)), 1.0)
+    return xp.minimum(xp.where(known, fraction, linear_layers / xp.maximum(layers, 1.0)), 1.0)
 
 
 @formula(when=ORDERED, **SOURCE)
@@ -260,13 +262,13 @@ def heaviest(
 
     def kernel(turned: float) -> Kernel:
         def found(other, order_holds, copies, pp, chunks, layers, first, last, *more):
-            numbers, own = more[: len(NUMBERS)], more[len(NUMBERS) :]
+            numbers, weight_values = more[: len(NUMBERS)], more[len(NUMBERS) :]
             chunk, copied = (
                 _chunk(pp, chunks, layers, first, last),
                 xp.where(copies > 1.0, 1.0, 0.0),
             )
             cut = (pp, turned, copied, chunk, first, *numbers)
-            stage = heaviest_stage(*weights(*own), *cut)
+            stage = heaviest_stage(*weights(*weight_values), *cut)
             some = (order_holds > 0.0) & (pp > 2.0 - turned)
             return xp.where(some, stage, other)
 
@@ -313,8 +315,15 @@ def mixture_weights(dense, mixture, mlp, beyond, layers, linear_layers):
 
 
 def _parameter_weights(mixer, attention, norm, shared, mlp, mlp_norm, layers, linear_layers):
-    own = mlp + mlp_norm
-    taken = (mixer + own, shared + norm, own, attention - mixer, layers, linear_layers)
+    feedforward = mlp + mlp_norm
+    taken = (
+        mixer + feedforward,
+        shared + norm,
+        feedforward,
+        attention - mixer,
+        layers,
+        linear_layers,
+    )
     return mixture_weights(*taken)
 
 

@@ -36,8 +36,8 @@ def linear_in_width(
     linear_convolved_width, linear_value_heads, linear_out_width, mamba, linear_width
 ):
     """Linear-attention input projection outputs."""
-    own = linear_convolved_width + linear_out_width + (2.0 - mamba) * linear_value_heads
-    return xp.where(linear_width > 0.0, linear_width, own)
+    convolved_width = linear_convolved_width + linear_out_width + (2.0 - mamba) * linear_value_heads
+    return xp.where(linear_width > 0.0, linear_width, convolved_width)
 
 
 product("linear_out_width", ("linear_value_heads", "linear_value_size"), **GATED)
@@ -57,8 +57,10 @@ def linear_attention_scan_flops(
     mamba,
 ):
     """Linear-attention convolution and state FLOPs per token, forward."""
-    own = linear_value_heads * linear_value_size
-    state = xp.where(mamba > 0.0, 7.0 * own * linear_key_size, 8.0 * own * linear_value_size)
+    value_width = linear_value_heads * linear_value_size
+    state = xp.where(
+        mamba > 0.0, 7.0 * value_width * linear_key_size, 8.0 * value_width * linear_value_size
+    )
     return 2.0 * linear_kernel * linear_convolved_width + state
 
 

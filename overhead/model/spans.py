@@ -146,5 +146,5 @@ def index_backward_flops(
 ):
     """Indexer FLOPs per token, backward: loss, and two GEMMs over the selection."""
     span = _attended(selected_span, full_span)
-    own, attention = index_heads * index_head_size, heads / tp * query_head_size
-    return indexer_fraction * span * (6.0 * own + 2.0 * attention)
+    index_width, attention = index_heads * index_head_size, heads / tp * query_head_size
+    return indexer_fraction * span * (6.0 * index_width + 2.0 * attention)

@@ -454,7 +454,7 @@ for _rows, _columns in SIDES:
 
 
 def _soft_minimum(*times):
-    return reduce(lambda one, other: power_sum(one, other, -33.0), times)
+    return reduce(lambda first, other: power_sum(first, other, -33.0), times)
 
 
 _tiles = [f"tile_{rows}_{columns}_time" for rows, columns in SIDES]

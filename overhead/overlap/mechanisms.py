@@ -115,15 +115,15 @@ REQUIREMENTS = (
 def requirements(labels: Mapping[str, str], *, measured: bool) -> tuple[Requirement, ...]:
     """Return what must hold of a mechanism, and of a time that was measured."""
     mechanism = labels["mechanism"]
-    found: list[Requirement] = []
+    rules: list[Requirement] = []
     if mechanism == "ring_exchange_aggregate":
-        found.append(EVEN_RANKS)
+        rules.append(EVEN_RANKS)
     if mechanism.startswith("bulk"):
-        found.append(A_MULTIPROCESSOR_LEFT)
+        rules.append(A_MULTIPROCESSOR_LEFT)
     if mechanism == "pipeline":
         interleaved = labels.get("schedule") == "interleaved"
-        found.append(WHOLE_ROUNDS if interleaved else ONE_VIRTUAL_STAGE)
-    return (*found, LONG_ENOUGH) if measured else tuple(found)
+        rules.append(WHOLE_ROUNDS if interleaved else ONE_VIRTUAL_STAGE)
+    return (*rules, LONG_ENOUGH) if measured else tuple(rules)
 
 
 # What every mechanism gives.

@@ -140,10 +140,10 @@ def _interleaved(pp: int, num_micro_batches: int, virtual_pipeline_size: int) ->
         message = f"{num_micro_batches} micro-batches; a multiple of the {pp} stages"
         raise ValueError(message)
     turns = [
-        (chunk, first + place)
+        (chunk, first + index)
         for first in range(0, num_micro_batches, pp)
         for chunk in range(virtual_pipeline_size)
-        for place in range(pp)
+        for index in range(pp)
     ]
     last = virtual_pipeline_size - 1
     orders = []
@@ -231,7 +231,7 @@ def _folded(schedule: str, pp: int, num_micro_batches: int) -> Orders:
         raise ValueError(message)
     if schedule == "dual_pipe_v":
         both = [_Both(rank, 2 * pp, num_micro_batches, folded=True) for rank in range(pp)]
-        return [list(one.slots()) for one in both]
+        return [list(course.slots()) for course in both]
     if schedule == "zero_bubble_v":
         orders = [_zero_bubble_v(rank, pp, num_micro_batches) for rank in range(pp)]
     else:
@@ -257,8 +257,8 @@ def _zero_bubble_v(rank: int, pp: int, num_micro_batches: int) -> list[Task]:
         (kind, way): iter([Task(kind, chunks[way], number) for number in range(num_micro_batches)])
         for kind, way in (*down, *up)
     }
-    every = [one for times, some in steps for _ in range(times) for one in some]
-    return [task for one in every for task in islice(tasks[one], 1)]
+    every = [pass_name for times, some in steps for _ in range(times) for pass_name in some]
+    return [task for pass_name in every for task in islice(tasks[pass_name], 1)]
 
 
 def _patterned(schedule: str, rank: int, pp: int, num_micro_batches: int) -> list[Task]:
@@ -336,12 +336,12 @@ def run_orders(
         at = going.popleft()
         while len(ran[at]) < len(orders[at]):
             slot = orders[at][len(ran[at])]
-            needed = [one for task in slot for one in _needed(task, last, home)]
-            missing = next((one for one in needed if one not in done), None)
+            needed = [need for task in slot for need in _needed(task, last, home)]
+            missing = next((need for need in needed if need not in done), None)
             if missing is not None:
                 delayed.setdefault(missing, []).append(at)
                 break
-            arrived = [done[one] + (transfer if home[one] != at else 0.0) for one in needed]
+            arrived = [done[need] + (transfer if home[need] != at else 0.0) for need in needed]
             start = max([ran[at][-1].end if ran[at] else 0.0, *arrived])
             end = start + duration(slot)
             ran[at].append(Ran(slot, start, end))
@@ -413,12 +413,13 @@ def send_spans(
     """Return what a stage sends as spans; those under way at once have rows of their own."""
     course = Course()
     free: list[float] = []
-    for one in sorted(sent, key=lambda each: each.start):
-        lane = next((at for at, end in enumerate(free) if end <= one.start), len(free))
-        free[lane : lane + 1] = [one.end]
-        name = f"{slot_name((one.task,), pp, virtual_pipeline_size)} to {stage_row(one.target)}"
+    for message in sorted(sent, key=lambda each: each.start):
+        lane = next((at for at, end in enumerate(free) if end <= message.start), len(free))
+        free[lane : lane + 1] = [message.end]
+        slot = slot_name((message.task,), pp, virtual_pipeline_size)
+        name = f"{slot} to {stage_row(message.target)}"
         on = f"{row} ({lane + 1})" if lane else row
-        course.run(on, name, one.end - one.start, one.start, TRANSFER)
+        course.run(on, name, message.end - message.start, message.start, TRANSFER)
     return course.spans
 
 

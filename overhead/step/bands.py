@@ -154,7 +154,7 @@ def _end_of(kind: str, end: str, classes: Callable[..., Classes]) -> Callable[..
 
     def kernel(*known: Array) -> Array:
         return _chosen(
-            classes(*known), {name: one[end] for name, one in error_bands()[kind].items()}
+            classes(*known), {name: table[end] for name, table in error_bands()[kind].items()}
         )
 
     return kernel
@@ -176,8 +176,8 @@ def _end_of_step(end: str, classes: Callable[..., Classes]) -> Callable[..., Arr
     two plans is predicted.
     """
     table, sign = error_bands()["step_time"], -1.0 if end == "low" else 1.0
-    ends = {name: one[end] for name, one in table.items()}
-    differences = {name: sign * one["difference"] for name, one in table.items()}
+    ends = {name: band[end] for name, band in table.items()}
+    differences = {name: sign * band["difference"] for name, band in table.items()}
 
     def kernel(*known: Array) -> Array:
         *told, clock_ratio, measured_step_time = known

@@ -45,17 +45,17 @@ def fitted_clock(given: Mapping[str, Array], labels: Mapping[str, str]) -> Array
         If a step is shorter than the GPU's peak allows, or than what isn't computing takes; or too
         long for computing to explain it.
     """
-    own = {name: value for name, value in given.items() if name != "clock_ratio"}
+    given_values = {name: value for name, value in given.items() if name != "clock_ratio"}
     measured = np.asarray(given["measured_step_time"], dtype=np.float64)
     with np.errstate(all="ignore"):
-        whole = Evaluation(own, labels)
+        whole = Evaluation(given_values, labels)
         _check_peak(whole, measured)
         low = np.full(np.broadcast(whole["step_time"], measured).shape, np.log(LEAST))
         high = np.full_like(low, np.log(MOST))
-        places = np.linspace(0.0, 1.0, POINTS).reshape(-1, *[1] * low.ndim)
+        shares = np.linspace(0.0, 1.0, POINTS).reshape(-1, *[1] * low.ndim)
         for _ in range(TIMES):
-            logs = low + (high - low) * places
-            times = Evaluation({**own, "clock_ratio": np.exp(logs)}, labels)["step_time"]
+            logs = low + (high - low) * shares
+            times = Evaluation({**given_values, "clock_ratio": np.exp(logs)}, labels)["step_time"]
             times = np.broadcast_to(times, logs.shape)
             _check_ends(measured, times[0], times[-1])
             above = np.clip((times >= measured).sum(axis=0), 1, POINTS - 1)[np.newaxis]

@@ -90,8 +90,8 @@ def _waited(
     """Return what a layer waits for whose blocks' reductions run each beside one product."""
     behind = [exposed(reduction, overlap, product) for product in (first, second)]
     # What hides slows the product down.
-    one, other = (left + contention * (reduction - left) for left in behind)
-    return blocks * split * gather + one + (blocks - 1.0) * other
+    first_wait, other = (left + contention * (reduction - left) for left in behind)
+    return blocks * split * gather + first_wait + (blocks - 1.0) * other
 
 
 _taken = (

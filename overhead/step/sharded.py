@@ -59,8 +59,8 @@ def _left(messages, each, layers, layer):
 
 
 def _own_left(messages, each, middle, layer, layers, pp, lacking, order_holds):
-    own = layers - xp.where(pp > 1.0, 0.0, lacking)
-    return _left(messages, each, xp.where(order_holds > 0.0, own, middle), layer)
+    layers_left = layers - xp.where(pp > 1.0, 0.0, lacking)
+    return _left(messages, each, xp.where(order_holds > 0.0, layers_left, middle), layer)
 
 
 for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_bytes")):

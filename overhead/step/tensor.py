@@ -212,7 +212,7 @@ def _declare_exposed(
     forward = _layer("forward", f"{layer}_forward_time", mlp)
     backward = _layer("backward", f"{of}_tp_waited_time", mlp)
     again = _layer("recompute", f"{layer}_recompute_time", mlp)
-    ahead, behind = (dict.fromkeys(own, UNPAIRED) for own in (lacking[:1], lacking[1:]))
+    ahead, behind = (dict.fromkeys(names, UNPAIRED) for names in (lacking[:1], lacking[1:]))
     added(f"{of}_exposed_tp_forward_time", forward, lacks=ahead, **said)
     added(f"{of}_exposed_tp_backward_time", backward + again, lacks=behind, **said)
 

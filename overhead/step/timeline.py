@@ -138,11 +138,11 @@ def step_timeline(evaluation: Evaluation) -> StepTimeline:
     ends = _after(evaluation, [runs[-1].end for runs in ran])
     stages: dict[str, Sequence[Span]] = {}
     for stage, (runs, sends) in enumerate(zip(ran, sent, strict=True)):
-        own = [*_passes(runs, passes), *ends[stage], *_parts(runs, passes)]
-        own += send_spans(SENDS, sends, passes.pp, passes.virtual)
-        own += _streams(runs, passes)
-        own += _data_parallel(evaluation, own)
-        stages[stage_row(stage)] = [span for span in own if span.duration > 0.0]
+        spans = [*_passes(runs, passes), *ends[stage], *_parts(runs, passes)]
+        spans += send_spans(SENDS, sends, passes.pp, passes.virtual)
+        spans += _streams(runs, passes)
+        spans += _data_parallel(evaluation, spans)
+        stages[stage_row(stage)] = [span for span in spans if span.duration > 0.0]
     return StepTimeline(stages, step_time, ran, sent, passes.messages)
 
 
@@ -194,10 +194,10 @@ def _streams(runs: Sequence[Ran], passes: _Passes) -> Iterator[Span]:
             at = until
 
 
-def _data_parallel(evaluation: Evaluation, own: Sequence[Span]) -> Iterator[Span]:
+def _data_parallel(evaluation: Evaluation, spans: Sequence[Span]) -> Iterator[Span]:
     """Yield a stage's data-parallel communication: weights beside the first, gradients the last."""
     sharded = evaluation["zero_stage"] >= 3.0
-    work = [(s.start, s.end) for s in own if s.row == PARTS and s.kind in COMPUTING_KINDS]
+    work = [(s.start, s.end) for s in spans if s.row == PARTS and s.kind in COMPUTING_KINDS]
     gathered, reduced = (
         float(evaluation[f"dp_{way}_communication_time"]) for way in ("forward", "backward")
     )
@@ -210,10 +210,10 @@ def _data_parallel(evaluation: Evaluation, own: Sequence[Span]) -> Iterator[Span
     backwards = [(-end, -start) for start, end in reversed(work)]
     for span in _overlapped(backwards, "weights and gradients" if sharded else "gradients", left):
         yield Span(DATA, span.name, -span.end, span.duration, HIDDEN)
-    for one in own:
-        if one.row == PASSES and one.kind == EXPOSED:
-            row = TABLES if one.name == TIED else DATA
-            yield Span(row, one.name, one.start, one.duration, EXPOSED)
+    for busy in spans:
+        if busy.row == PASSES and busy.kind == EXPOSED:
+            row = TABLES if busy.name == TIED else DATA
+            yield Span(row, busy.name, busy.start, busy.duration, EXPOSED)
 
 
 def _overlapped(work: Sequence[tuple[float, float]], name: str, time: float) -> Iterator[Span]:
@@ -290,11 +290,11 @@ class _Passes:
     def _layers(self, kind: str) -> list[float]:
         """Return how many layers of a kind each chunk has; the ends' own counts are told."""
         first, middle, last = (
-            self._time(f"{place}_{kind}_layers") for place in ("first", "middle", "last")
+            self._time(f"{position}_{kind}_layers") for position in ("first", "middle", "last")
         )
         counts = [middle / self.virtual] * (self.pp * self.virtual)
-        own = (0, len(counts) - 1) if self.folded else range(0, len(counts), self.pp)
-        _change(counts, first - middle, own)
+        chunks = (0, len(counts) - 1) if self.folded else range(0, len(counts), self.pp)
+        _change(counts, first - middle, chunks)
         if not self.folded:
             _change(counts, last - middle, range(len(counts) - 1, -1, -self.pp))
         return counts
@@ -310,9 +310,9 @@ class _Passes:
         moe = chunks("stage_moe_excess")
         for of, name, beyond in (("dense", "spare_mixers", -2.0 * moe), ("moe", "moe_layers", moe)):
             counts = stages(f"stage_{name}")
-            for place in ("first",) if self.folded else ("first", "last"):
-                own = self._time(f"{place}_{CLASSES[of]}_layers")
-                counts[int(self._time(f"{place}_stage"))] = own
+            for position in ("first",) if self.folded else ("first", "last"):
+                time = self._time(f"{position}_{CLASSES[of]}_layers")
+                counts[int(self._time(f"{position}_stage"))] = time
             self.layers[of] = self._cut(counts, beyond)
         excess = stages("stage_attention_excess")
         self.excess = self._cut(excess, chunks("stage_attention_excess"))
@@ -322,9 +322,9 @@ class _Passes:
         home = [self._home(chunk) for chunk in range(self.last + 1)]
         if self.virtual == 1:
             return [float(counts[at]) for at in home]
-        own = np.bincount(home, beyond)
+        sums = np.bincount(home, beyond)
         return [
-            float((counts[at] - own[at]) / self.virtual + more)
+            float((counts[at] - sums[at]) / self.virtual + more)
             for at, more in zip(home, beyond, strict=True)
         ]
 
@@ -382,8 +382,8 @@ class _Passes:
         parts[OFFLOAD] = self._time(f"exposed_offload_{way}_time") / self.virtual
         ends = (["first"] if chunk == 0 else []) + (["last"] if chunk == self.last else [])
         for end in ends:
-            words, own, sent = ENDS[end]
-            parts[words] = self._end(own, way)
+            words, quantity, sent = ENDS[end]
+            parts[words] = self._end(quantity, way)
             parts[VOCABULARY] = parts.get(VOCABULARY, 0.0) + self._end(sent, way)
         return parts
 
@@ -406,7 +406,7 @@ class _Passes:
 
     def sent(self, slot: Slot) -> Parts:
         """Return all communication of what runs at a time, by row [s]."""
-        found: Parts = {}
+        times_by_row: Parts = {}
         for kind, chunk, _ in slot:
             if kind == WEIGHTS:
                 continue
@@ -417,35 +417,39 @@ class _Passes:
                     for of, counts in self.layers.items()
                     if counts[chunk]
                 )
-                found[row] = found.get(row, 0.0) + time
+                times_by_row[row] = times_by_row.get(row, 0.0) + time
             for row, (dimension, most) in SHARED.items():
                 layers = self.layers["moe"][chunk]
                 layers += self.layers["dense"][chunk] if row == CONTEXT else 0.0
                 if self._time(dimension) > 1.0 and layers:
                     whole = self._time(f"{dimension}_{way}_communication_time")
                     each = whole / (self._time("num_micro_batches") * self._time(most))
-                    found[row] = found.get(row, 0.0) + layers * each
-        return found
+                    times_by_row[row] = times_by_row.get(row, 0.0) + layers * each
+        return times_by_row
 
     def copied(self, slot: Slot) -> float:
         """Return all time of copies of what runs at a time to the host or back [s]."""
-        ways = (FORWARD if one.kind == FORWARD else BACKWARD for one in slot if one.kind != WEIGHTS)
+        ways = (
+            FORWARD if task.kind == FORWARD else BACKWARD for task in slot if task.kind != WEIGHTS
+        )
         return sum(self._time(f"{way}_transfer_time") for way in ways) / self.virtual
 
     def messages(self, slot: Slot) -> Messages:
         """Return how many messages of each operation what runs at a time has, by row."""
-        found: dict[str, dict[str, float]] = {}
+        counts: dict[str, dict[str, float]] = {}
         for task in slot:
             way = FORWARD if task.kind == FORWARD else BACKWARD
             for row, share in self._shares(task) if task.kind != WEIGHTS else ():
-                own = found.setdefault(row, {})
+                counts_of_row = counts.setdefault(row, {})
                 for operation in self._operations(row, task.chunk):
                     if way not in operation.ways:
                         continue
                     count = share * self._time(operation.quantity(f"{way}_count"))
                     if count > 0.0:
-                        own[operation.name] = own.get(operation.name, 0.0) + count
-        return found
+                        counts_of_row[operation.name] = (
+                            counts_of_row.get(operation.name, 0.0) + count
+                        )
+        return counts
 
     def _shares(self, task: Task) -> Iterator[tuple[str, float]]:
         """Yield by row which share of the busiest stage's messages of a step a pass has."""
@@ -464,11 +468,11 @@ class _Passes:
     def _operations(self, row: str, chunk: int) -> Iterator[Operation]:
         """Yield the operations of a row that a chunk has in each of its passes."""
         dimension = {**DIMENSION, VOCABULARY: "vocabulary"}[row]
-        for one in of_dimension(dimension, self.evaluation.labels):
+        for operation in of_dimension(dimension, self.evaluation.labels):
             ends = {"embedding": 0, "logits": self.last, "loss": self.last}
-            end = ends.get(one.name.partition("_")[0], chunk)
-            if one.group != "ends" and (row != VOCABULARY or end == chunk):
-                yield one
+            end = ends.get(operation.name.partition("_")[0], chunk)
+            if operation.group != "ends" and (row != VOCABULARY or end == chunk):
+                yield operation
 
     def _split(self, task: Task) -> Parts:
         """Return one of the two parts of a backward that is split."""
@@ -480,8 +484,10 @@ class _Passes:
             if counts[task.chunk]
         )
         if self.excess[task.chunk]:
-            mean, own = (f"{one}_layer_weight_gradient_time" for one in ("dense", "attention"))
-            weights += self.excess[task.chunk] * (self._time(own) - self._time(mean))
+            mean, own_name = (
+                f"{mixer}_layer_weight_gradient_time" for mixer in ("dense", "attention")
+            )
+            weights += self.excess[task.chunk] * (self._time(own_name) - self._time(mean))
         end, _, _ = ENDS["last"]
         output = self._time("logits_weight_gradient_time") if end in whole else 0.0
         if task.kind == WEIGHTS:

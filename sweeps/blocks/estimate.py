@@ -83,7 +83,7 @@ def estimate(job: Job, limits: Limits) -> Estimate:
     )
     return Estimate(
         sum(sizes[name] for name in names_of(job)),
-        job.nbytes + sum(_result_bytes(job, one) for one in job.sweep.reductions),
+        job.nbytes + sum(_result_bytes(job, reduced) for reduced in job.sweep.reductions),
         seconds,
         len(steps),
         job.nbytes + sum(states),
@@ -141,13 +141,13 @@ def _timed(steps: Steps, reducers: Sequence[Reducer], start: int, stop: int) -> 
     return cells, time.perf_counter() - begin
 
 
-def lines(found: Estimate) -> Iterator[str]:
+def lines(estimated: Estimate) -> Iterator[str]:
     """Yield an estimate for a person."""
-    written = f", {duration(found.writing)} to write" if found.writing >= 1 else ""
-    nbytes = format_quantity(found.nbytes, "byte", binary=False)
+    written = f", {duration(estimated.writing)} to write" if estimated.writing >= 1 else ""
+    nbytes = format_quantity(estimated.nbytes, "byte", binary=False)
     yield (
-        f"to compute: {found.cells:,} cells in {found.steps:,} steps, about "
-        f"{duration(found.seconds)} on one core{written}; file: about {nbytes}"
+        f"to compute: {estimated.cells:,} cells in {estimated.steps:,} steps, about "
+        f"{duration(estimated.seconds)} on one core{written}; file: about {nbytes}"
     )
 
 
@@ -249,13 +249,13 @@ def _nodes(program: Program) -> Iterator[tuple[LabelCase, list[Node]]]:
 
 
 def _below(nodes: Iterable[Node]) -> list[Node]:
-    stack, found = [*nodes], dict[int, Node]()
+    stack, nodes_below = [*nodes], dict[int, Node]()
     while stack:
         node = stack.pop()
-        if id(node) not in found:
-            found[id(node)] = node
+        if id(node) not in nodes_below:
+            nodes_below[id(node)] = node
             stack += node.inputs
-    return list(found.values())
+    return list(nodes_below.values())
 
 
 def _case_bytes(program: Program, case: LabelCase, nodes: Sequence[Node], limits: Limits) -> int:

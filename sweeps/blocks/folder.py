@@ -79,11 +79,11 @@ def looks_complete(path: Path, owner: bytes | None = None) -> bool:
             if size < TRAILER.size + len(MAGIC):
                 return False
             stream.seek(-TRAILER.size, 2)
-            at, length, found, _, magic = TRAILER.unpack(stream.read())
+            at, length, writer, _, magic = TRAILER.unpack(stream.read())
     except OSError:
         return False
     whole = magic == MAGIC and at + length + TRAILER.size == size
-    return bool(whole and owner in {None, found})
+    return bool(whole and owner in {None, writer})
 
 
 def read_block(path: Path, owner: bytes) -> list[Record] | None:
@@ -94,8 +94,8 @@ def read_block(path: Path, owner: bytes) -> list[Record] | None:
         return None
     if len(content) < TRAILER.size + len(MAGIC):
         return None
-    at, length, found, crc, magic = TRAILER.unpack(content[-TRAILER.size :])
-    if found != owner or magic != MAGIC or at + length + TRAILER.size != len(content):
+    at, length, writer, crc, magic = TRAILER.unpack(content[-TRAILER.size :])
+    if writer != owner or magic != MAGIC or at + length + TRAILER.size != len(content):
         return None
     if zlib.crc32(memoryview(content)[:-20]) != crc:
         return None
@@ -242,17 +242,17 @@ def _tolerate(function: Any, path: str, info: Any) -> None:
         raise info[1]
 
 
-def refusal(output: Path, found: FirstStart, wanted: Mapping[str, str]) -> InputError:
+def refusal(output: Path, start: FirstStart, wanted: Mapping[str, str]) -> InputError:
     """Return why a sweep can't go on with what is there."""
-    changed = [name for name in wanted if found.identity.get(name) != wanted[name]]
+    changed = [name for name in wanted if start.identity.get(name) != wanted[name]]
     text = " and ".join(changed) or "the way in which it is cut"
-    wrong = f"has blocks of another sweep: {text} changed since {_since(found)}"
+    wrong = f"has blocks of another sweep: {text} changed since {_since(start)}"
     allowed = "run what it was started with, or --overwrite to start afresh"
     return InputError(fault("--resume", str(output), wrong, allowed))
 
 
-def _since(found: FirstStart) -> str:
-    return str(found.attrs.get("date_created", "its start"))
+def _since(start: FirstStart) -> str:
+    return str(start.attrs.get("date_created", "its start"))
 
 
 def damaged(output: Path) -> InputError:
@@ -261,8 +261,8 @@ def damaged(output: Path) -> InputError:
     return InputError(fault("output", str(output), wrong, "--overwrite starts afresh"))
 
 
-def unfinished(output: Path, found: FirstStart, done: int) -> InputError:
+def unfinished(output: Path, start: FirstStart, done: int) -> InputError:
     """Return why a sweep isn't simply begun again."""
-    wrong = f"was begun {_since(found)} and has {done} of {found.blocks} blocks"
+    wrong = f"was begun {_since(start)} and has {done} of {start.blocks} blocks"
     allowed = "--resume goes on with it, --overwrite starts afresh"
     return InputError(fault("output", str(output), wrong, allowed))

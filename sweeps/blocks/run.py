@@ -323,8 +323,10 @@ def run_in_blocks(
         folder = Folder(target)
         with system_calls(output):
             start = _first_start(job, output, folder, cut, overwrite=overwrite, resume=resume)
-        own = chosen if zarr else None
-        recipe = recipe_of(job, start.limits, start.per_block, formulas, own, bounded=start.bounded)
+        variables = chosen if zarr else None
+        recipe = recipe_of(
+            job, start.limits, start.per_block, formulas, variables, bounded=start.bounded
+        )
         work = Work(recipe, job.program)
         with _message_of_kept(job, output, folder, recipe, start):
             missing = _missing(folder, recipe, start)
@@ -367,21 +369,21 @@ def _first_start(
     job: Job, output: Path, folder: Folder, cut: Cut, *, overwrite: bool, resume: bool
 ) -> FirstStart:
     """Return what is fixed for this sweep: by its first start, which this may be."""
-    found = folder.first_start()
+    known = folder.first_start()
     wanted = identity(job)
     if not overwrite and folder.is_damaged():
         raise damaged(output)
-    if found is not None and (resume or not overwrite):
-        same = found.identity == wanted
+    if known is not None and (resume or not overwrite):
+        same = known.identity == wanted
         if resume and not same:
-            raise refusal(output, found, wanted)
+            raise refusal(output, known, wanted)
         if resume:
             folder.sweep_strays()
-            return found
-        recipe = recipe_of(job, found.limits, found.per_block, bounded=found.bounded)
-        done = len(folder.done(recipe.owner, found.blocks))
+            return known
+        recipe = recipe_of(job, known.limits, known.per_block, bounded=known.bounded)
+        done = len(folder.done(recipe.owner, known.blocks))
         if done or not same:
-            raise unfinished(output, found, done)
+            raise unfinished(output, known, done)
     names = recipe_of(job, cut.limits, cut.per_block).names
     steps = len(
         Chunks(job.program, [reducer.task for reducer in job.reducers()])
@@ -529,23 +531,23 @@ class Means:
         return here
 
 
-def keeps_blocks(found: Estimate, means: Means) -> bool:
+def keeps_blocks(estimated: Estimate, means: Means) -> bool:
     """Return whether a sweep is worth keeping in blocks."""
     if means.scheduler or means.zarr:
         return True
-    if means.workers and found.seconds > PARALLEL_SECONDS:
+    if means.workers and estimated.seconds > PARALLEL_SECONDS:
         return True
-    total = found.seconds + found.writing
+    total = estimated.seconds + estimated.writing
     if total < SHORT_SECONDS:
         return False
-    return means.resume or found.keeping <= MOST_OVERHEAD * total
+    return means.resume or estimated.keeping <= MOST_OVERHEAD * total
 
 
-def cut_for(found: Estimate, limits: Limits, processes: int, nbytes: int = BLOCK_BYTES) -> Cut:
+def cut_for(estimated: Estimate, limits: Limits, processes: int, nbytes: int = BLOCK_BYTES) -> Cut:
     """Return how a sweep is cut: by time, by size, and so that every process has several blocks."""
-    steps = max(1, found.steps)
-    a_second = steps / max(found.seconds, 1e-9)
-    by_size = nbytes * steps / max(found.kept_nbytes, 1)
+    steps = max(1, estimated.steps)
+    a_second = steps / max(estimated.seconds, 1e-9)
+    by_size = nbytes * steps / max(estimated.kept_nbytes, 1)
     by_number = steps / (BLOCKS_EACH * processes) if processes > 1 else math.inf
     by_number = max(by_number, LEAST_SECONDS * a_second)
     return Cut(limits, max(1, int(min(BLOCK_SECONDS * a_second, by_size, by_number, steps))))
@@ -569,13 +571,13 @@ def write_sweep(
             refuse("--format", "zarr", "isn't for measurements", "netcdf")
     target = check_output(output, overwrite=means.overwrite, folder=means.zarr)
     limits = limits_for(job, means.max_memory, means.processes)
-    found = estimate(job, limits)
+    estimated = estimate(job, limits)
     with system_calls(output):
         folder = Folder(target)
         begun = folder.first_start() is not None or folder.is_damaged()
     goes_on = begun and not means.overwrite
     alone = job.measured is not None and not begun
-    directly = alone or not (goes_on or (begun and means.resume) or keeps_blocks(found, means))
+    directly = alone or not (goes_on or (begun and means.resume) or keeps_blocks(estimated, means))
     if not (directly or begun or means.zarr or means.scheduler or job.stored or job.measured):
         reducers = job.reducers()
         report = progress("bounding") if progress else None
@@ -583,7 +585,7 @@ def write_sweep(
         for made in reducers:
             by_quantity.setdefault(made.task.reduction.quantity, []).append(made)
         # Bounds take one process, and computing everything takes as many as there are.
-        seconds = found.seconds / max(means.processes, 1)
+        seconds = estimated.seconds / max(means.processes, 1)
         try:
             touched = reduce_some(job.program, by_quantity, seconds, report, kept=True)
         except Long:
@@ -601,15 +603,15 @@ def write_sweep(
         if touched and not by_quantity:
             job.touched[:] = touched
             return _write(output, job.result_of(reducers, iter(())), means, storage, progress)
-    if tell is not None and found.seconds + found.writing > SHORT_SECONDS:
-        tell(found)
+    if tell is not None and estimated.seconds + estimated.writing > SHORT_SECONDS:
+        tell(estimated)
     if directly:
         written = _write_directly(job, output, means, storage, limits, progress)
         clear(output)
         return written
     # How many a cluster has is known only when it answers.
     count = MANY if means.scheduler else means.processes
-    cut = cut_for(found, limits, count, block_bytes(means.max_memory, means.processes))
+    cut = cut_for(estimated, limits, count, block_bytes(means.max_memory, means.processes))
     return run_in_blocks(
         job,
         output,

@@ -141,9 +141,9 @@ def unpacked(content: bytes, digest: str) -> Recipe:
     if hashlib.sha256(content).hexdigest() != digest:
         message = "the sweep's recipe isn't the one that was sent: another run took its folder"
         raise RunError(message)
-    found: Any = pickle.loads(content)
-    assert isinstance(found, Recipe)
-    return found
+    recipe: Any = pickle.loads(content)
+    assert isinstance(recipe, Recipe)
+    return recipe
 
 
 # Memory that was freed stays with the process, for the next array of a block.
@@ -249,11 +249,11 @@ class Work:
 
     def chunks(self) -> dict[str, tuple[int, ...]]:
         """Return for each stored variable the shape of what a step computes of it."""
-        found = {}
+        shapes = {}
         for stage in self.steps.stages:
             shape = tuple(part.stop - part.start for part in stage.cuts[0])
-            found.update({variable.name: shape for variable in stage.variables})
-        return {name: shape for name, shape in found.items() if name in self.recipe.stored}
+            shapes.update({variable.name: shape for variable in stage.variables})
+        return {name: shape for name, shape in shapes.items() if name in self.recipe.stored}
 
 
 def _put(store: ZarrStore, record: Record) -> Record:
@@ -307,14 +307,14 @@ class Chunks:
     """
 
     def __init__(self, program: Program, tasks: Sequence[Task]) -> None:
-        found = bounds.works_of(program.of(tasks[0].reduction.quantity), tasks)
-        assert found is not None
+        works = bounds.works_of(program.of(tasks[0].reduction.quantity), tasks)
+        assert works is not None
         self.tasks = tasks
         self.best = [bounds.nothing_of(task) for task in tasks]
         self.cells, self.boxes = [0] * len(tasks), [0] * len(tasks)
         self.spans = []
-        for number, own in enumerate(found):
-            for work in own:
+        for number, group in enumerate(works):
+            for work in group:
                 work.most = bounds.POINTS
                 count = len(work.parts())
                 self.spans += [
@@ -406,9 +406,9 @@ class BlockReader:
     def __call__(self, index: int) -> list[Record]:
         """Return a block's records; of a Zarr store with the values that are in it."""
         for _ in range(ATTEMPTS):
-            found = self.folder.records(index, self.work.recipe.owner)
-            if found is not None:
-                whole = self._filled(found)
+            records = self.folder.records(index, self.work.recipe.owner)
+            if records is not None:
+                whole = self._filled(records)
                 if whole is not None:
                     return whole
             self.work.write(index, self.folder.block(index), self.output)
@@ -472,10 +472,12 @@ def gather_store(
     layout = replace(layout, attrs=attrs)
     check_layout(layout)
     with system_calls(read.output):
-        found = {name: one.result() or _read_back(store, name) for name, one in running.items()}
+        blocks = {
+            name: future.result() or _read_back(store, name) for name, future in running.items()
+        }
         # What reductions give has got its dimensions only now.
         reduced = {block.name: np.asarray(block.values) for block in rest}
-        checksums = store.finish(layout, read.work.chunks(), reduced, found)
+        checksums = store.finish(layout, read.work.chunks(), reduced, blocks)
         nbytes = store.nbytes()
         publish_folder(store.path, target, overwrite=overwrite)
     return Written(read.output, nbytes, checksums)

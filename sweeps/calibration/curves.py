@@ -88,14 +88,20 @@ def _column(
 ) -> Column:
     """Return what rows have of a field, each at its place."""
     about: dict[str, object] = {"long_name": field.words}
-    found = np.array([row[field.record] for row in rows])
+    values_of_rows = np.array([row[field.record] for row in rows])
     if field.units:
         about["units"] = field.units
         about |= {} if field.origin is None else attributes([field.origin])
     # A cell of a curve may have no row.
     if len(dims) > 1 and field.units:
-        found = found.astype(np.float64)
-    empty: Any = np.nan if found.dtype.kind == "f" else "" if found.dtype.kind == "U" else 0
-    values = np.full([shape[dim] for dim in dims], empty, dtype=found.dtype)
-    values[tuple(at)] = found
+        values_of_rows = values_of_rows.astype(np.float64)
+    empty: Any = (
+        np.nan
+        if values_of_rows.dtype.kind == "f"
+        else ""
+        if values_of_rows.dtype.kind == "U"
+        else 0
+    )
+    values = np.full([shape[dim] for dim in dims], empty, dtype=values_of_rows.dtype)
+    values[tuple(at)] = values_of_rows
     return Column(field.name, dims, values.dtype, about, values)

@@ -17,8 +17,8 @@ _SMALL = {("A100", "40GB"): "dgx-a100-40gb"}
 
 def device_of(text: str) -> str:
     """Return the GPU that a device's name has; empty where it has none."""
-    found = _GPU.search(text)
-    return found[0].upper() if found else ""
+    match = _GPU.search(text)
+    return match[0].upper() if match else ""
 
 
 def machine_of(text: str) -> str:
@@ -34,21 +34,21 @@ def machine_of(text: str) -> str:
 
 def machine_named(tests: Sequence[LogTest]) -> str:
     """Return the machine whose GPUs the most tests name; empty where none names one of them."""
-    found = [machine_of(test.device) for test in tests]
-    named = [name for name in found if name]
+    machine_names = [machine_of(test.device) for test in tests]
+    named = [name for name in machine_names if name]
     return max(dict.fromkeys(named), key=named.count) if named else ""
 
 
 def other_device(text: str, machine: Machine) -> tuple[str, tuple[str, ...]]:
     """Return a log's GPUs where they aren't the machine's, and a note where it can't be told."""
     device = device_of(text)
-    own = {name.upper() for name in _GPU.findall(f"{machine.title} {machine.name}")}
+    names = {name.upper() for name in _GPU.findall(f"{machine.title} {machine.name}")}
     if not device:
         return "", ()
-    cards = _CARDS.search(text) and machine.scale_up_kind == "switch" and device in own
-    if device in own and not cards:
+    cards = _CARDS.search(text) and machine.scale_up_kind == "switch" and device in names
+    if device in names and not cards:
         return "", ()
-    if not own:
+    if not names:
         return "", (f"its GPUs are {text}; --hardware is {machine.name}: is that the machine?",)
     return text, ()
 

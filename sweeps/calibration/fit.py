@@ -106,11 +106,11 @@ def bounded(terms: Floats, target: Floats, weights: Floats, least: Floats) -> Fl
     matrix = root * terms / scale
     wanted = root[:, 0] * (target - terms @ least)
     count = terms.shape[1]
-    found = np.zeros(count)
+    solution = np.zeros(count)
     free = np.zeros(count, dtype=np.bool_)
     tolerance = 1e-12 * (1.0 + np.abs(matrix.T @ wanted).max(initial=0.0))
     for _ in range(4 * count + 4):
-        pull = matrix.T @ (wanted - matrix @ found)
+        pull = matrix.T @ (wanted - matrix @ solution)
         pull[free] = -np.inf
         if free.all() or pull.max(initial=-np.inf) <= tolerance:
             break
@@ -119,17 +119,17 @@ def bounded(terms: Floats, target: Floats, weights: Floats, least: Floats) -> Fl
             trial = np.zeros(count)
             trial[free] = np.linalg.lstsq(matrix[:, free], wanted, rcond=None)[0]
             if (trial[free] > 0.0).all():
-                found = trial
+                solution = trial
                 break
             # Go towards the trial until the first of the free ones meets its bound.
             low = free & (trial <= 0.0)
-            step = np.min(found[low] / (found[low] - trial[low]))
-            found = found + step * (trial - found)
-            free &= found > _SETTLED * found.max(initial=0.0)
-            found[~free] = 0.0
+            step = np.min(solution[low] / (solution[low] - trial[low]))
+            solution = solution + step * (trial - solution)
+            free &= solution > _SETTLED * solution.max(initial=0.0)
+            solution[~free] = 0.0
             if not free.any():
                 break
-    return np.asarray(least + found / scale)
+    return np.asarray(least + solution / scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,9 @@ def fit_profile(model: Model) -> Fit:
     values, deviation = dict(model.base), dict[str, float]()
     if groups:
         marks = _marks([groups])
-        found = problem.descend(marks, np.ones((1, len(model.rows))))
-        deviation = problem.deviations(found, marks)
-        each = problem.values(found.theta, marks)
+        fitted = problem.descend(marks, np.ones((1, len(model.rows))))
+        deviation = problem.deviations(fitted, marks)
+        each = problem.values(fitted.theta, marks)
         values |= {name: float(f"{each[name].item():.{DIGITS - 1}e}") for name in deviation}
     return Fit(
         base=model.base,
@@ -217,7 +217,7 @@ class _Problem:
 
     def values(self, theta: Floats, marks: Marks) -> dict[str, Floats]:
         """Return constants of shape (fits, 1) for logarithms of factors."""
-        found = {}
+        constants = {}
         links = theta[:, NAMES.index(LINKS)]
         for index, name in enumerate(NAMES):
             if name == LINKS or name not in self.model.base:
@@ -228,8 +228,8 @@ class _Problem:
                 # Without its group the host is as it was.
                 base = np.where(marks[:, index], self.host, base)
             value = base * np.exp(factor)
-            found[name] = np.minimum(value, VOCABULARY[name].maximum)[:, None]
-        return found
+            constants[name] = np.minimum(value, VOCABULARY[name].maximum)[:, None]
+        return constants
 
     def state(self, theta: Floats, marks: Marks, weights: Floats) -> _State:
         """Return errors and slopes at constants."""
@@ -267,26 +267,26 @@ class _Problem:
                 break
         return now
 
-    def deviations(self, found: _State, marks: Marks) -> dict[str, float]:
+    def deviations(self, state: _State, marks: Marks) -> dict[str, float]:
         """Return a standard deviation, relative, of each constant that rows tell."""
-        own = self.weights / np.hypot(1.0, found.errors[0])
-        slopes = found.slopes[0]
+        weights = self.weights / np.hypot(1.0, state.errors[0])
+        slopes = state.slopes[0]
         # The scatter about the fit, where it is more than the unit of errors.
-        spread = max(float(np.average(np.minimum(found.errors[0] ** 2, 9.0), weights=own)), 1.0)
-        matrix = (slopes * own) @ slopes.T / spread + np.diag(DEVIATIONS**-2.0)
+        spread = max(float(np.average(np.minimum(state.errors[0] ** 2, 9.0), weights=weights)), 1.0)
+        matrix = (slopes * weights) @ slopes.T / spread + np.diag(DEVIATIONS**-2.0)
         covariance = np.linalg.inv(matrix)
         relative = {}
         links = NAMES.index(LINKS)
-        for place in np.flatnonzero(marks[0]):
-            name = NAMES[place]
+        for index in np.flatnonzero(marks[0]):
+            name = NAMES[index]
             if name == LINKS or name not in self.model.base:
                 continue
             part = np.zeros(len(NAMES))
-            part[place] = 1.0
+            part[index] = 1.0
             if name in self.shared:
                 part[links] = 1.0
             # A rate at its bound has no slope, and isn't the profile's.
-            if np.abs(part @ slopes).max() * UNIT >= _NOTICED or abs(part @ found.theta[0]) > 0.01:
+            if np.abs(part @ slopes).max() * UNIT >= _NOTICED or abs(part @ state.theta[0]) > 0.01:
                 relative[name] = float(np.sqrt(part @ covariance @ part))
         return relative
 
@@ -300,40 +300,40 @@ class _Problem:
             "short": self.wire < SHORT,
             "middling": (self.wire >= SHORT) & (self.wire <= LONG),
         }
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for group in GROUPS:
             length = DETERMINED_BY.get(group, "short")
-            own = np.array([name == group for _, name in TERMS])
-            noticed = (slopes[own] >= _NOTICED).any(axis=0) | (group == "host")
+            terms = np.array([name == group for _, name in TERMS])
+            noticed = (slopes[terms] >= _NOTICED).any(axis=0) | (group == "host")
             if not noticed.any():
                 between = group.startswith("fabric") and not rows.between.any()
-                found[group] = "no log spans nodes" if between else "no row pays it"
+                reasons[group] = "no log spans nodes" if between else "no row pays it"
                 continue
             own_rows = rows.between if group.startswith("fabric") else np.ones(len(rows), np.bool_)
             sizes = np.unique(rows.message_bytes[which[length] & own_rows])
             if len(sizes) < _SIZES:
-                found[group] = f"no two {length} messages that tell it"
+                reasons[group] = f"no two {length} messages that tell it"
             elif group == "step" and len(np.unique(rows.ranks[which["short"] & noticed])) < 2:
-                found[group] = "one number of ranks doesn't tell it from the launch"
-        return found
+                reasons[group] = "one number of ranks doesn't tell it from the launch"
+        return reasons
 
 
 def _alike(rows: Rows) -> Floats:
     """Return weights with which each operation, rank count and class of size counts alike."""
     keys = zip(rows.operation, rows.ranks, class_of(rows.message_bytes), strict=True)
-    _, place, counts = np.unique(
-        np.array([f"{one} {two:g} {three}" for one, two, three in keys]),
+    _, inverse, counts = np.unique(
+        np.array([f"{first} {two:g} {three}" for first, two, three in keys]),
         return_inverse=True,
         return_counts=True,
     )
     each = len(rows) / (len(counts) * counts)
-    return np.asarray(np.minimum(each, _MOST_WEIGHT)[place])
+    return np.asarray(np.minimum(each, _MOST_WEIGHT)[inverse])
 
 
 def _newton(now: _State, marks: Marks, weights: Floats, damping: Floats) -> Floats:
     """Return the steps to the least of the losses' quadratics."""
-    own = weights / np.hypot(1.0, now.errors)
-    weighted = now.slopes * own[:, None, :]
+    weights_now = weights / np.hypot(1.0, now.errors)
+    weighted = now.slopes * weights_now[:, None, :]
     matrix = weighted @ now.slopes.transpose(0, 2, 1)
     matrix = _bounded_to(matrix, marks, damping)
     pull = (weighted @ now.errors[..., None])[..., 0] + now.theta / DEVIATIONS**2
@@ -342,11 +342,11 @@ def _newton(now: _State, marks: Marks, weights: Floats, damping: Floats) -> Floa
 
 def _bounded_to(matrix: Floats, marks: Marks, damping: Floats) -> Floats:
     """Return normal equations with what is likely in them, of marked constants alone."""
-    place = np.arange(len(NAMES))
+    diagonal = np.arange(len(NAMES))
     both = marks[:, :, None] & marks[:, None, :]
     matrix = np.where(both, matrix, 0.0)
-    matrix[:, place, place] *= 1.0 + damping[:, None]
-    matrix[:, place, place] += DEVIATIONS**-2.0
+    matrix[:, diagonal, diagonal] *= 1.0 + damping[:, None]
+    matrix[:, diagonal, diagonal] += DEVIATIONS**-2.0
     return matrix
 
 
@@ -359,13 +359,13 @@ def _search(problem: _Problem, free: Sequence[str]) -> tuple[tuple[str, ...], tu
     folds, shares = _folds(problem.model.rows)
     start, rough = _linear(problem, every, folds, shares)
     best = sorted({0, *np.argsort(rough, kind="stable")[:_TRIED].tolist()})
-    every = [every[place] for place in best]
+    every = [every[index] for index in best]
     marks = np.repeat(_marks(every), len(folds), axis=0)
     train = np.tile(folds, (len(every), 1)).astype(np.float64)
-    found = problem.descend(marks, train, start[best].reshape(marks.shape), _FEW_ROUNDS)
-    each = _left_out(problem, found.errors.reshape(len(every), len(folds), -1), folds, shares)
-    near = [index for index, one in enumerate(each) if one <= NEAR * each.min()]
-    taken = min(near, key=lambda place: (len(every[place]), each[place]))
+    fits = problem.descend(marks, train, start[best].reshape(marks.shape), _FEW_ROUNDS)
+    each = _left_out(problem, fits.errors.reshape(len(every), len(folds), -1), folds, shares)
+    near = [index for index, error in enumerate(each) if error <= NEAR * each.min()]
+    taken = min(near, key=lambda candidate: (len(every[candidate]), each[candidate]))
     untouched = float(each[every.index(())])
     if each[taken] > WORTH * untouched:
         taken = every.index(())
@@ -375,9 +375,9 @@ def _search(problem: _Problem, free: Sequence[str]) -> tuple[tuple[str, ...], tu
 def _folds(rows: Rows) -> tuple[Marks, Floats]:
     """Return which rows each fold fits, and how much it counts: sizes by turns, fewer ranks."""
     order = np.empty(len(rows), dtype=np.intp)
-    for place in np.unique(rows.case):
-        own = rows.case == place
-        order[own] = np.unique(rows.message_bytes[own], return_inverse=True)[1]
+    for case in np.unique(rows.case):
+        rows_of_case = rows.case == case
+        order[rows_of_case] = np.unique(rows.message_bytes[rows_of_case], return_inverse=True)[1]
     folds, shares = [order % 2 == 0, order % 2 == 1], [1.0, 1.0]
     ranks = np.unique(rows.ranks)
     if len(ranks) > 1:
@@ -403,28 +403,32 @@ def _linear(
     whole = np.atleast_2d(marks.any(axis=0))
     at = problem.descend(whole, np.ones((1, len(problem.model.rows))))
     errors, slopes, theta = at.errors[0], at.slopes[0], at.theta[0]
-    own = problem.weights / np.hypot(1.0, errors)
-    found = np.empty((len(every), len(folds), len(errors)))
+    row_weights = problem.weights / np.hypot(1.0, errors)
+    errors_out = np.empty((len(every), len(folds), len(errors)))
     moved = np.empty((len(every), len(folds), len(theta)))
     level = errors - theta @ slopes
     for index, fold in enumerate(folds):
-        matrix = (slopes * (own * fold)) @ slopes.T
+        matrix = (slopes * (row_weights * fold)) @ slopes.T
         each = _bounded_to(np.repeat(matrix[None], len(every), axis=0), marks, np.zeros(len(every)))
-        pull = slopes @ (own * fold * level)
+        pull = slopes @ (row_weights * fold * level)
         moved[:, index] = -np.linalg.solve(each, (pull * marks)[..., None])[..., 0] * marks
-        found[:, index] = level + moved[:, index] @ slopes
-    return moved, _left_out(problem, found, folds, shares)
+        errors_out[:, index] = level + moved[:, index] @ slopes
+    return moved, _left_out(problem, errors_out, folds, shares)
 
 
 def _thinned(rows: Rows) -> Rows:
     """Return rows for the search: the middle one of each case and size, and no more than needed."""
     keys = np.stack([rows.case.astype(np.float64), rows.message_bytes])
-    _, place = np.unique(keys, axis=1, return_inverse=True)
+    _, inverse = np.unique(keys, axis=1, return_inverse=True)
     kept = np.zeros(len(rows), dtype=np.bool_)
-    place = place.reshape(-1)
-    for group in range(place.max() + 1):
-        own = np.flatnonzero(place == group)
-        kept[own[np.argsort(rows.time[own], kind="stable")[(len(own) - 1) // 2]]] = True
+    inverse = inverse.reshape(-1)
+    for group in range(inverse.max() + 1):
+        rows_of_group = np.flatnonzero(inverse == group)
+        kept[
+            rows_of_group[
+                np.argsort(rows.time[rows_of_group], kind="stable")[(len(rows_of_group) - 1) // 2]
+            ]
+        ] = True
     count = int(kept.sum())
     if count > _MOST_ROWS:
         each = np.flatnonzero(kept)
@@ -447,22 +451,22 @@ def follow(
     constants predict, none below nought; times most of what is left, between neighbours; never
     falling, and never below the wire's.  Of fewer sizes they are what the constants predict.
     """
-    known, place = np.unique(sizes, return_inverse=True)
+    known, inverse = np.unique(sizes, return_inverse=True)
     if len(known) < _LEAST_SIZES:
         return there
     middle = [
-        np.array([np.median(one[place == n]) for n in range(len(known))])
-        for one in (times, predicted)
+        np.array([np.median(values[inverse == n]) for n in range(len(known))])
+        for values in (times, predicted)
     ]
     time, machine = middle
     terms = np.stack([np.ones_like(known), known, np.sqrt(known), machine], axis=1)
     weights, least = np.ones(len(known)), np.zeros(4)
     for _ in range(_FOLLOWED):
-        found = bounded(terms / time[:, None], np.ones(len(known)), weights, least)
-        weights = 1.0 / np.hypot(1.0 - terms @ found / time, 0.02)
-    rest = np.log(time / (terms @ found))
+        coefficients = bounded(terms / time[:, None], np.ones(len(known)), weights, least)
+        weights = 1.0 / np.hypot(1.0 - terms @ coefficients / time, 0.02)
+    rest = np.log(time / (terms @ coefficients))
     rest[np.abs(rest) > _ODD] = 0.0
-    each = np.stack([np.ones_like(wanted), wanted, np.sqrt(wanted), there], axis=1) @ found
+    each = np.stack([np.ones_like(wanted), wanted, np.sqrt(wanted), there], axis=1) @ coefficients
     each *= np.exp(_PART * np.interp(np.log(wanted), np.log(known), rest))
     order = np.argsort(wanted, kind="stable")
     each[order] = np.maximum.accumulate(each[order])
@@ -492,18 +496,18 @@ def scores_of(rows: Rows, before: Floats, after: Floats) -> list[Score]:
     """Return the errors by operation and class of size, and of all rows at the end."""
     errors = before / rows.time - 1.0, after / rows.time - 1.0
     classes = class_of(rows.message_bytes)
-    found = []
+    scores = []
     for operation in dict.fromkeys(rows.operation.tolist()):
         for index, name in enumerate(SIZE_CLASSES):
-            own = (rows.operation == operation) & (classes == index)
-            if own.any():
-                found.append(_score(operation, name, errors[0][own], errors[1][own]))
-    return [*found, _score(ALL, ALL, *errors)]
+            mask = (rows.operation == operation) & (classes == index)
+            if mask.any():
+                scores.append(_score(operation, name, errors[0][mask], errors[1][mask]))
+    return [*scores, _score(ALL, ALL, *errors)]
 
 
 def _score(operation: str, name: str, before: Floats, after: Floats) -> Score:
-    sizes = [float(np.median(np.abs(one))) for one in (before, after)]
-    signed = [float(np.median(one)) for one in (before, after)]
+    sizes = [float(np.median(np.abs(distances))) for distances in (before, after)]
+    signed = [float(np.median(distances)) for distances in (before, after)]
     return Score(operation, name, len(before), *sizes, *signed)
 
 
@@ -535,12 +539,12 @@ def scatter(rows: Rows, predicted: Floats) -> Floats:
 
 
 def _by_class(far: Floats, classes: NDArray[np.intp], least: float) -> Floats:
-    found = np.full(len(SIZE_CLASSES), np.nan)
-    for index in range(len(found)):
-        own = far[(classes == index) & np.isfinite(far)]
-        if own.size:
-            found[index] = max(_SIGMA * float(np.median(own)), least)
-    return found
+    spread = np.full(len(SIZE_CLASSES), np.nan)
+    for index in range(len(spread)):
+        distances = far[(classes == index) & np.isfinite(far)]
+        if distances.size:
+            spread[index] = max(_SIGMA * float(np.median(distances)), least)
+    return spread
 
 
 def fall_out(rows: Rows, predicted: Floats) -> list[Outlier]:
@@ -552,29 +556,31 @@ def fall_out(rows: Rows, predicted: Floats) -> list[Outlier]:
     near = _by_class(np.abs(local), classes, _LEAST_OF_NEIGHBOURS)[classes]
     of_fit = np.abs(ratio) > WIDTH * wide
     of_neighbours = np.abs(np.nan_to_num(local)) > WIDTH * near
-    found = [
+    outliers = [
         Outlier(
-            int(place),
-            float(np.expm1(ratio[place])),
-            float(np.expm1(local[place])),
-            "fit" if of_fit[place] else "neighbours",
+            int(row),
+            float(np.expm1(ratio[row])),
+            float(np.expm1(local[row])),
+            "fit" if of_fit[row] else "neighbours",
         )
-        for place in np.flatnonzero(of_fit | of_neighbours)
+        for row in np.flatnonzero(of_fit | of_neighbours)
     ]
-    return sorted(found, key=lambda one: -abs(np.log1p(one.excess)))
+    return sorted(outliers, key=lambda outlier: -abs(np.log1p(outlier.excess)))
 
 
 def against_neighbours(rows: Rows, ratio: Floats) -> Floats:
     """Return how far each row is from the median of its neighbours in size; NaN with too few."""
-    found = np.full(len(rows), np.nan)
+    ratios = np.full(len(rows), np.nan)
     for case in np.unique(rows.case):
         for placement in np.unique(rows.placement[rows.case == case]):
-            own = np.flatnonzero((rows.case == case) & (rows.placement == placement))
-            own = own[np.argsort(rows.message_bytes[own], kind="stable")]
-            if len(own) <= _NEIGHBOURS:
+            rows_of_curve = np.flatnonzero((rows.case == case) & (rows.placement == placement))
+            rows_of_curve = rows_of_curve[
+                np.argsort(rows.message_bytes[rows_of_curve], kind="stable")
+            ]
+            if len(rows_of_curve) <= _NEIGHBOURS:
                 continue
-            for place in range(len(own)):
-                first = min(max(place - _NEIGHBOURS // 2, 0), len(own) - _NEIGHBOURS - 1)
-                near = np.delete(own[first : first + _NEIGHBOURS + 1], place - first)
-                found[own[place]] = ratio[own[place]] - np.median(ratio[near])
-    return found
+            for index in range(len(rows_of_curve)):
+                first = min(max(index - _NEIGHBOURS // 2, 0), len(rows_of_curve) - _NEIGHBOURS - 1)
+                near = np.delete(rows_of_curve[first : first + _NEIGHBOURS + 1], index - first)
+                ratios[rows_of_curve[index]] = ratio[rows_of_curve[index]] - np.median(ratio[near])
+    return ratios

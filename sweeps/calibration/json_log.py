@@ -66,19 +66,19 @@ def read_json_log(path: Path, text: str) -> Logs:
 
 
 def _of_results(path: Path, content: Mapping[str, object], results: list[Any]) -> Logs:
-    found, rows, empty = Logs(), list[LogRow](), 0
+    logs, rows, empty = Logs(), list[LogRow](), 0
     for number, result in enumerate(results, start=1):
         try:
             each = _rows(path, number, result)
         except InputError as error:
-            found.left += [Left(line) for line in error.faults]
+            logs.left += [Left(line) for line in error.faults]
             continue
         kept = [row for row in each if row.size > 0.0]
         empty += len(each) - len(kept)
         rows += kept
     if not rows:
-        if found.left:
-            raise InputError(found.left[0].reason)
+        if logs.left:
+            raise InputError(logs.left[0].reason)
         wrong = "'results' holds no times; did the test fail? run it again"
         reject(f"{path.name}, line 1", wrong)
     config = content.get("config")
@@ -93,7 +93,7 @@ def _of_results(path: Path, content: Mapping[str, object], results: list[Any]) -
     if _count(config.get("aggregated_iterations")) > 1:
         together = config["aggregated_iterations"]
         notes.append(f"{together} operations at once (-m): launches are shared")
-    found.tests.append(
+    logs.tests.append(
         LogTest(
             path=path,
             line=1,
@@ -106,7 +106,7 @@ def _of_results(path: Path, content: Mapping[str, object], results: list[Any]) -
             notes=tuple(notes),
         )
     )
-    return found
+    return logs
 
 
 def _rows(path: Path, number: int, result: object) -> list[LogRow]:
@@ -187,7 +187,7 @@ def _kind(record: object) -> str:
 
 def json_lines(text: str) -> list[tuple[int, Any]] | None:
     """Return the records of a file whose first lines are JSON, a record each; None: it isn't."""
-    found: list[tuple[int, Any]] = []
+    records: list[tuple[int, Any]] = []
     first = True
     for number, line in enumerate(text.splitlines(), start=1):
         plain = line.strip().rstrip(",")
@@ -200,14 +200,14 @@ def json_lines(text: str) -> list[tuple[int, Any]] | None:
         if first and not _kind(record):
             return None
         first = False
-        found.append((number, record))
-    return found or None
+        records.append((number, record))
+    return records or None
 
 
 def read_json_lines(path: Path, records: Sequence[tuple[int, Any]]) -> Logs:
     """Read records, each with its line."""
     each: dict[_Key, _Sizes] = {}
-    found, dead, others = Logs(), list[int](), 0
+    logs, dead, others = Logs(), list[int](), 0
     for number, record in records:
         if isinstance(record, dict) and "coll_perf" not in record and "p2p_perf" in record:
             others += 1
@@ -224,9 +224,9 @@ def read_json_lines(path: Path, records: Sequence[tuple[int, Any]]) -> Logs:
         line = min(row.line for some in rows.values() for row in some)
         where = f"{path.name}, line {line}"
         if not operation:
-            found.left.append(Left(f"{where}: '{name}' is no operation that is modelled"))
+            logs.left.append(Left(f"{where}: '{name}' is no operation that is modelled"))
             continue
-        found.tests.append(
+        logs.tests.append(
             LogTest(
                 path=path,
                 line=line,
@@ -237,13 +237,13 @@ def read_json_lines(path: Path, records: Sequence[tuple[int, Any]]) -> Logs:
                 notes=tuple(_notes(kind, rows, len(dead), others)),
             )
         )
-    if not found.tests and not found.left:
+    if not logs.tests and not logs.left:
         wrong = (
             "no record of an operation with its size and time; give the lines of NCCL's Inspector "
             "('coll_perf'), or the records of rccl-tests"
         )
         reject(f"{path.name}, line {dead[0] if dead else 1}", wrong)
-    return found
+    return logs
 
 
 _Key = tuple[str, str, int, int]  # kind of record, operation, ranks, nodes

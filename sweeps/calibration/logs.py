@@ -36,29 +36,29 @@ def check_operation(text: str | None) -> str:
     """Return an operation by the name that people or nccl-tests give it; empty for None."""
     if text is None:
         return ""
-    found = operation_of(text)
-    if not found:
+    operation = operation_of(text)
+    if not operation:
         refuse("--op", text, "is not an operation", known_operations(text))
-    return found
+    return operation
 
 
 def read_logs(names: Sequence[str], operation: str = "") -> Logs:
     """Read logs; what can't be read is left out, unless nothing can."""
-    found = Logs()
-    for name, inside in _files(dict.fromkeys(names), found):
+    logs_read = Logs()
+    for name, inside in _files(dict.fromkeys(names), logs_read):
         try:
             logs = _read(name, operation)
         except InputError as error:
-            found.left += [Left(line, counts=not inside) for line in error.faults]
+            logs_read.left += [Left(line, counts=not inside) for line in error.faults]
             continue
-        found.tests += logs.tests
-        found.left += logs.left
-    if not found.tests:
-        raise InputError(list(dict.fromkeys(one.reason for one in found.left)))
-    return found
+        logs_read.tests += logs.tests
+        logs_read.left += logs.left
+    if not logs_read.tests:
+        raise InputError(list(dict.fromkeys(left_out.reason for left_out in logs_read.left)))
+    return logs_read
 
 
-def _files(names: Sequence[str] | dict[str, None], found: Logs) -> Iterator[tuple[str, bool]]:
+def _files(names: Sequence[str] | dict[str, None], logs: Logs) -> Iterator[tuple[str, bool]]:
     """Yield the files of names, and whether each was found in a folder."""
     for name in names:
         if not _is_folder(name):
@@ -70,7 +70,7 @@ def _files(names: Sequence[str] | dict[str, None], found: Logs) -> Iterator[tupl
             if is_file(path) and not any(part.startswith(".") for part in path.parts)
         )
         if not within:
-            found.left.append(Left(fault("LOG", name, "a folder without files", "one with logs")))
+            logs.left.append(Left(fault("LOG", name, "a folder without files", "one with logs")))
         if len(within) > _MOST_FILES:
             wrong = f"a folder of {len(within):,} files"
             refuse("LOG", name, wrong, f"the logs in it by name, or one of {_MOST_FILES:,} at most")
@@ -208,5 +208,5 @@ def read_any(path: Path, text: str, operation: str = "") -> Logs:
 def _whole(logs: Logs) -> Logs:
     """Return logs that hold a test, or tell why none does."""
     if not logs.tests:
-        raise InputError(list(dict.fromkeys(one.reason for one in logs.left)))
+        raise InputError(list(dict.fromkeys(left_out.reason for left_out in logs.left)))
     return logs

@@ -32,13 +32,13 @@ def check_target(text: str, *, overwrite: bool) -> Path:
         raise InputError([f"--write: {line}" for line in error.faults]) from None
 
 
-def hardware_text(found: Calibration, name: str) -> str:
+def hardware_text(calibration: Calibration, name: str) -> str:
     """Return a hardware file: the base machine's, with the fitted figures replaced."""
-    content = deepcopy(machine_content(found.machine.path))
-    base = found.machine
+    content = deepcopy(machine_content(calibration.machine.path))
+    base = calibration.machine
     content["name"] = name
     content["title"] = f"{base.title}, calibrated"
-    fit = found.fit
+    fit = calibration.fit
     groups = ", ".join(fit.groups) or "nothing: the profile predicts these logs as well as any fit"
     content["summary"] = (
         f"{base.summary.strip()} Constants of its library fitted to measured collectives by sweeps "
@@ -47,31 +47,32 @@ def hardware_text(found: Calibration, name: str) -> str:
     software = content.setdefault("software", {})
     if base.fabric:
         software["fabric"] = base.fabric
-    software["profile"] = found.library
-    source = _hardware_file_logs(found)
+    software["profile"] = calibration.library
+    source = _hardware_file_logs(calibration)
     for constant in fit.fitted:
-        software[constant] = _figure(found, constant, source)
+        software[constant] = _figure(calibration, constant, source)
     head = f"# Written by sweeps calibrate from {base.name}: figures of [software] called\n"
     head += "# 'measured' are fitted to the logs that their sources name; others are the base's.\n"
     return head + "\n".join(_lines(content)) + "\n"
 
 
-def _hardware_file_logs(found: Calibration) -> str:
+def _hardware_file_logs(calibration: Calibration) -> str:
     """Return what the figures come from: logs, their dates, rows and versions."""
-    paths = dict.fromkeys(case.test.path for case in found.cases)
+    paths = dict.fromkeys(case.test.path for case in calibration.cases)
     logs = few([path.name for path in paths], _NAMED)
     dates = sorted(
         f"{datetime.fromtimestamp(dated, UTC):%Y-%m-%d}"
-        for dated in (case.test.dated or _written(case.test.path) for case in found.cases)
+        for dated in (case.test.dated or _written(case.test.path) for case in calibration.cases)
     )
     dated = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     versions = dict.fromkeys(
         f"{program} {version}"
-        for case in found.cases
+        for case in calibration.cases
         for program, version in case.test.versions.items()
     )
     which = f"; {', '.join(versions)}" if versions else "; versions not in the logs"
-    return f"fitted by sweeps calibrate to {logs} ({len(found.rows)} rows, files of {dated}{which})"
+    rows = f"{len(calibration.rows)} rows, files of {dated}{which}"
+    return f"fitted by sweeps calibrate to {logs} ({rows})"
 
 
 def _written(path: Path) -> float:
@@ -82,8 +83,8 @@ def _written(path: Path) -> float:
         return datetime.now(UTC).timestamp()
 
 
-def _figure(found: Calibration, constant: str, logs: str) -> dict[str, Any]:
-    fit = found.fit
+def _figure(calibration: Calibration, constant: str, logs: str) -> dict[str, Any]:
+    fit = calibration.fit
     before = format_quantity(fit.base[constant], VOCABULARY[constant].units)
     unit, factor = _UNITS[VOCABULARY[constant].units]
     # Both ends are rounded to the same digits, so that what is read back is what was fitted.
@@ -96,28 +97,30 @@ def _figure(found: Calibration, constant: str, logs: str) -> dict[str, Any]:
     }
 
 
-def _lines(content: Mapping[str, Any], place: str = "") -> Iterator[str]:
+def _lines(content: Mapping[str, Any], table_name: str = "") -> Iterator[str]:
     """Yield a hardware file's content as TOML: tables of figures, a figure a line."""
-    tables = {key: one for key, one in content.items() if _has_figures(one)}
-    if place:
-        yield f"\n[{place}]"
-    for key, one in content.items():
+    tables = {key: value for key, value in content.items() if _has_figures(value)}
+    if table_name:
+        yield f"\n[{table_name}]"
+    for key, item in content.items():
         if key not in tables:
-            yield f"{key} = {toml_value(one)}"
+            yield f"{key} = {toml_value(item)}"
     for key, table in tables.items():
-        yield from _lines(table, f"{place}.{key}" if place else key)
+        yield from _lines(table, f"{table_name}.{key}" if table_name else key)
 
 
-def _has_figures(one: object) -> bool:
+def _has_figures(content: object) -> bool:
     """Return whether it holds figures, rather than being one."""
-    return isinstance(one, Mapping) and any(isinstance(value, Mapping) for value in one.values())
+    return isinstance(content, Mapping) and any(
+        isinstance(value, Mapping) for value in content.values()
+    )
 
 
-def write_hardware(found: Calibration, path: Path) -> None:
+def write_hardware(calibration: Calibration, path: Path) -> None:
     """Write a hardware file: whole or not at all, and only if it can be read back."""
     import tomllib
 
-    text = hardware_text(found, path.stem)
+    text = hardware_text(calibration, path.stem)
     read_machine(path, tomllib.loads(text))
     try:
         write_whole(path, text.encode("utf-8"))

@@ -87,9 +87,9 @@ def checked_rates(test: LogTest, ranks: int) -> tuple[tuple[LogRow, ...], tuple[
         (kept if _agrees(row, share) else odd).append(row)
     if 2 * len(odd) > len(test.rows):
         row = odd[0]
-        own = share * row.size / row.time / 1e9
+        rate = share * row.size / row.time / 1e9
         wrong = (
-            f"{row.size:.0f} bytes in {row.time * 1e6:g} µs are {own:.2f} GB/s, and algbw says "
+            f"{row.size:.0f} bytes in {row.time * 1e6:g} µs are {rate:.2f} GB/s, and algbw says "
             f"{row.algbw / 1e9:.2f}; is it the log of another program, or of another operation?"
         )
         reject(f"{test.path.name}, line {row.line}", wrong)
@@ -102,10 +102,10 @@ def checked_rates(test: LogTest, ranks: int) -> tuple[tuple[LogRow, ...], tuple[
 def _agrees(row: LogRow, share: float) -> bool:
     if not math.isfinite(row.algbw):
         return True
-    own = share * row.size / row.time
+    rate = share * row.size / row.time
     # The rounding of both numbers, each relative to itself.
-    slack = _ROUNDING * 1e9 + own * (_RELATIVE + _ROUNDING / (row.time * 1e6))
-    return abs(own - row.algbw) <= slack
+    slack = _ROUNDING * 1e9 + rate * (_RELATIVE + _ROUNDING / (row.time * 1e6))
+    return abs(rate - row.algbw) <= slack
 
 
 def _check_ranks(test: LogTest, rows: Sequence[LogRow], ranks: int) -> None:
@@ -247,11 +247,11 @@ def _operation(test: LogTest, given: str) -> str:
     if test.operation and given and test.operation != given:
         wrong = f"{test.where}: the log is of {test.operation}"
         refuse("--op", given, wrong, "leave it out: the log says it")
-    found = given or test.operation or operation_of(test.path.name)
-    if not found:
+    operation = given or test.operation or operation_of(test.path.name)
+    if not operation:
         wrong = "neither the log nor its name says which operation it is of"
         reject(test.where, f"{wrong}; give --op ({known_operations('')})")
-    return found
+    return operation
 
 
 def _ranks(test: LogTest, given: int) -> int:
@@ -338,23 +338,23 @@ class Rows:
 
 def rows_of(cases: Sequence[PlacedTest], placements: Sequence[str]) -> Rows:
     """Return all rows that came out right, of some placements; all of a test where none did."""
-    found = []
+    entries = []
     for index, case in enumerate(cases):
-        own = [(index, case, row) for row in case.rows if row.placement in placements]
-        right = [one for one in own if not one[2].wrong > 0.0]
-        found += right or own
+        rows_of_case = [(index, case, row) for row in case.rows if row.placement in placements]
+        right = [entry for entry in rows_of_case if not entry[2].wrong > 0.0]
+        entries += right or rows_of_case
     return Rows(
-        np.array([place for place, _, _ in found], dtype=np.intp),
-        np.array([row.line for _, _, row in found], dtype=np.intp),
-        np.array([case.operation for _, case, _ in found], dtype=np.str_),
-        np.array([float(case.ranks) for _, case, _ in found]),
-        np.array([float(case.nodes) for _, case, _ in found]),
-        np.array([row.size for _, _, row in found]),
-        np.array([row.time for _, _, row in found]),
-        np.array([row.placement for _, _, row in found], dtype=np.str_),
-        np.array([case.forced for _, case, _ in found], dtype=np.str_),
-        np.array([case.test.fabric if case.nodes > 1 else "" for _, case, _ in found], np.str_),
-        np.array([case.test.card if case.nodes > 1 else 0.0 for _, case, _ in found]),
+        np.array([case_index for case_index, _, _ in entries], dtype=np.intp),
+        np.array([row.line for _, _, row in entries], dtype=np.intp),
+        np.array([case.operation for _, case, _ in entries], dtype=np.str_),
+        np.array([float(case.ranks) for _, case, _ in entries]),
+        np.array([float(case.nodes) for _, case, _ in entries]),
+        np.array([row.size for _, _, row in entries]),
+        np.array([row.time for _, _, row in entries]),
+        np.array([row.placement for _, _, row in entries], dtype=np.str_),
+        np.array([case.forced for _, case, _ in entries], dtype=np.str_),
+        np.array([case.test.fabric if case.nodes > 1 else "" for _, case, _ in entries], np.str_),
+        np.array([case.test.card if case.nodes > 1 else 0.0 for _, case, _ in entries]),
     )
 
 
@@ -407,12 +407,12 @@ class Given:
 
     def on(self, machine: Machine, nodes: int) -> dict[str, Any]:
         """Return it as constants of a sweep."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if nodes > 1 and self.inter_bandwidth:
-            found["inter_bandwidth"] = self.inter_bandwidth
+            values["inter_bandwidth"] = self.inter_bandwidth
         if nodes > 1 and self.nics_per_node:
-            found["nics_per_node"] = self.nics_per_node
-        return found
+            values["nics_per_node"] = self.nics_per_node
+        return values
 
 
 PLAIN = Given()
@@ -440,9 +440,9 @@ class Model:
         keys = list(zip(*(column.tolist() for column in columns), strict=True))
         self._parts = []
         for key in dict.fromkeys(keys):
-            places = np.array([one == key for one in keys])
-            part = _Part(rows.where(places), machine, profile, algorithm, given)
-            self._parts.append((places, part))
+            mask = np.array([row_key == key for row_key in keys])
+            part = _Part(rows.where(mask), machine, profile, algorithm, given)
+            self._parts.append((mask, part))
 
     def times(self, values: Mapping[str, Any] | None = None, *, ideal: bool = False) -> Floats:
         """Return times of all rows, of shape (.., rows), for constants that may be (.., 1).
@@ -453,12 +453,12 @@ class Model:
         free = {name: ideal_of(name) for name in (*CONSTANTS, ISSUE)} if ideal else {}
         changed |= free
         lead = np.broadcast_shapes(
-            *(np.shape(one)[:-1] for one in changed.values() if np.ndim(one))
+            *(np.shape(value)[:-1] for value in changed.values() if np.ndim(value))
         )
-        found = np.empty((*lead, len(self.rows)))
-        for places, part in self._parts:
-            found[..., places] = part.times({**self.base, **changed}, free).min(axis=0)
-        return found
+        seconds = np.empty((*lead, len(self.rows)))
+        for mask, part in self._parts:
+            seconds[..., mask] = part.times({**self.base, **changed}, free).min(axis=0)
+        return seconds
 
     def limits(self) -> Floats:
         """Return the times of rows on wires alone: cards at their full rate, nothing else waits.
@@ -474,18 +474,18 @@ class Model:
 
     def wire(self) -> Floats:
         """Return the wire's share of each row's time."""
-        found = np.empty(len(self.rows))
-        for places, part in self._parts:
-            found[places] = part.wire(self.base)
-        return found
+        shares = np.empty(len(self.rows))
+        for mask, part in self._parts:
+            shares[mask] = part.wire(self.base)
+        return shares
 
     def algorithms(self, values: Mapping[str, Any]) -> Strings:
         """Return the name of the algorithm that each row's time is of."""
-        found = np.empty(len(self.rows), dtype="U40")
-        for places, part in self._parts:
+        names_of_rows = np.empty(len(self.rows), dtype="U40")
+        for mask, part in self._parts:
             names = np.array([choice.name for choice in part.choices])
-            found[places] = names[np.argmin(part.times({**self.base, **values}), axis=0)]
-        return found
+            names_of_rows[mask] = names[np.argmin(part.times({**self.base, **values}), axis=0)]
+        return names_of_rows
 
 
 def ideal_of(name: str) -> float:
@@ -527,12 +527,12 @@ class _Part:
         except ValueError as error:
             raise InputError(fault("--algorithm", algorithm, "isn't allowed", str(error))) from None
         spec = {"axes": {"case": case}, "constants": constants, "quantities": ["time"]}
-        found = resolve(read_sweep(spec, bare_is_si=True))
-        columns = {n: v for axis in found.axes for n, v in axis.columns.items()}
+        resolved = resolve(read_sweep(spec, bare_is_si=True))
+        columns = {n: v for axis in resolved.axes for n, v in axis.columns.items()}
         words = {n: str(v[0]) for n, v in columns.items() if v.dtype.kind in "UO"}
         numbers = {n: v for n, v in columns.items() if n not in words}
-        self.given: dict[str, Any] = {**found.constants, **numbers}
-        labels = {**OPERATION_DEFAULTS, **found.labels, **words, "floor": "some"}
+        self.given: dict[str, Any] = {**resolved.constants, **numbers}
+        labels = {**OPERATION_DEFAULTS, **resolved.labels, **words, "floor": "some"}
         self.labels = following(labels, self.given)
         left, _, self.protocol = str(rows.forced[0]).partition(";")
         self.choices = _left(usable(self.labels), left, self.protocol)
@@ -545,9 +545,9 @@ class _Part:
     def _each(
         self, values: Mapping[str, Any], free: Mapping[str, float] | None = None
     ) -> list[Evaluation]:
-        own = {name: value for name, value in self.own.items() if name not in (free or {})}
+        fixed = {name: value for name, value in self.own.items() if name not in (free or {})}
         return [
-            Evaluation({**self.given, **values, **own}, self.labels, choice)
+            Evaluation({**self.given, **values, **fixed}, self.labels, choice)
             for choice in self.choices
         ]
 
@@ -564,15 +564,15 @@ class _Part:
                 np.where(case.defined(), self._time(case, algorithm), np.inf)
                 for case, algorithm in zip(cases, self.choices, strict=True)
             ]
-        shape = np.broadcast_shapes(*(one.shape for one in each), (len(self.rows),))
-        return np.stack([np.broadcast_to(one, shape) for one in each])
+        shape = np.broadcast_shapes(*(times.shape for times in each), (len(self.rows),))
+        return np.stack([np.broadcast_to(times, shape) for times in each])
 
-    def _time(self, one: Evaluation, algorithm: Algorithm) -> Any:
+    def _time(self, evaluation: Evaluation, algorithm: Algorithm) -> Any:
         """Return an algorithm's time, of one protocol where the settings leave one."""
         if not self.protocol or algorithm.form not in _TWO_PROTOCOLS:
-            return one["time"]
-        device = np.asarray(one[f"{self.protocol}_time"])
-        return np.sqrt(np.sqrt(device**4 + np.asarray(one["floor_time"]) ** 4))
+            return evaluation["time"]
+        device = np.asarray(evaluation[f"{self.protocol}_time"])
+        return np.sqrt(np.sqrt(device**4 + np.asarray(evaluation["floor_time"]) ** 4))
 
     def wire(self, values: Mapping[str, object]) -> Floats:
         """Return the wire's share of the time of the algorithm that is taken."""
@@ -580,8 +580,8 @@ class _Part:
         count = len(self.rows)
         with np.errstate(all="ignore"):
             shares = [
-                np.broadcast_to(one["transfer_part_time"] / one["time"], count)
-                for one in self._each(values)
+                np.broadcast_to(evaluation["transfer_part_time"] / evaluation["time"], count)
+                for evaluation in self._each(values)
             ]
         return np.asarray(np.stack(shares)[chosen, np.arange(count)])
 
@@ -595,15 +595,19 @@ def _left(choices: tuple[Algorithm, ...], forced: str, protocol: str) -> tuple[A
     if protocol == "ll":
         choices = tuple(choice for choice in choices if choice.form not in SIMPLE_FORMS) or choices
     if forced == NO_NVLS:
-        left = tuple(one for one in choices if not _form(one).startswith("nvls"))
+        left = tuple(algorithm for algorithm in choices if not _form(algorithm).startswith("nvls"))
     elif "|" in forced:
-        left = tuple(one for one in choices if _form(one) in forced.split("|"))
+        left = tuple(algorithm for algorithm in choices if _form(algorithm) in forced.split("|"))
     else:
         every = ALGORITHMS.of(choices[0].topology, choices[0].collective)
-        left = tuple(one for one in every if forced and one.form == forced)
+        left = tuple(algorithm for algorithm in every if forced and algorithm.form == forced)
     return left or choices
 
 
-def _form(one: Algorithm) -> str:
+def _form(algorithm: Algorithm) -> str:
     """Return an algorithm's form; NVLS may be priced by its schedule."""
-    return one.name if one.name.startswith("nvls") and one.form == "schedule" else one.form
+    return (
+        algorithm.name
+        if algorithm.name.startswith("nvls") and algorithm.form == "schedule"
+        else algorithm.form
+    )

@@ -33,11 +33,12 @@ from sweeps.calibration.settings import NO_NVLS
 from sweeps.calibration.table_log import read_table_log
 from sweeps.errors import refuse
 from sweeps.origin import GIVEN, Origin
-from sweeps.result import Field, Record, Result, aligned, of_rows, provenance_of
+from sweeps.result import Field, Record, Result, of_rows, provenance_of
 from sweeps.spec.catalog import load_hardware, load_model
 from sweeps.spec.machine import Machine, rates_of
 from sweeps.spec.units import format_quantity
 from sweeps.validate.run_table import find_runs, read_runs
+from sweeps.wrapping import aligned
 
 Floats = NDArray[np.float64]
 
@@ -210,18 +211,18 @@ def peers_of(
     slower = times if not free.any() else Model(rings, plain, given=given).times()
     # Where NVLS isn't the faster one, nothing tells that it is out.
     without = np.where(slower > 1.02 * times, rows.time / slower, np.nan)
-    found = []
+    peers = []
     for index, case in enumerate(cases):
-        own = rows.case == index
-        if not own.any():
+        mask = rows.case == index
+        if not mask.any():
             continue
-        sizes, at = np.unique(rows.message_bytes[own], return_inverse=True)
+        sizes, at = np.unique(rows.message_bytes[mask], return_inverse=True)
         each = [
-            np.array([np.median(values[own][at == one]) for one in range(len(sizes))])
+            np.array([np.median(values[mask][at == number]) for number in range(len(sizes))])
             for values in (rows.time, ratios, ideal, without)
         ]
         network = machine.generation if case.nodes == 1 else case.test.fabric or machine.fabric
-        found.append(
+        peers.append(
             Peer(
                 case.test.part or case.test.name,
                 machine.name,
@@ -237,19 +238,19 @@ def peers_of(
                 each[3],
             )
         )
-    return found
+    return peers
 
 
 @cache
 def published() -> tuple[Peer, ...]:
     """Return the published curves, each beside the profile of its machine."""
     tests = read_table_log(TABLE)
-    found: list[Peer] = []
+    peers: list[Peer] = []
     for name in dict.fromkeys(test.hardware for test in tests):
         machine = machine_for(name)
-        cases = cases_of([one for one in tests if one.hardware == name], machine)
-        found += peers_of(cases, rows_of(cases, ("out-of-place",)), machine)
-    return tuple(found)
+        cases = cases_of([test for test in tests if test.hardware == name], machine)
+        peers += peers_of(cases, rows_of(cases, ("out-of-place",)), machine)
+    return tuple(peers)
 
 
 def least_of(name: str, nodes: int) -> float:
@@ -257,20 +258,22 @@ def least_of(name: str, nodes: int) -> float:
     return LEAST[name] if nodes == 1 else BETWEEN
 
 
-def band(found: Sequence[tuple[str, float]], least: float) -> tuple[float, float]:
+def band(pairs: Sequence[tuple[str, float]], least: float) -> tuple[float, float]:
     """Return the ends of what is normal among sources' ratios.
 
     A source counts once, however many curves it has, for they share a machine and its settings;
     of few sources all are held, since the next one is as likely to lie beyond each of them.
     """
-    if not found:
+    if not pairs:
         return 1.0 / least, least
-    names, every = np.array([name for name, _ in found]), np.array([ratio for _, ratio in found])
+    names, every = np.array([name for name, _ in pairs]), np.array([ratio for _, ratio in pairs])
     middle = float(np.median(every))
     kept = (every < BROKEN * middle) & (every > middle / BROKEN)
-    _, place, counts = np.unique(names[kept], return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(names[kept], return_inverse=True, return_counts=True)
     share = min(1.0, HELD * (1.0 + 1.0 / len(counts)))
-    low, high = (_quantile(every[kept], 1.0 / counts[place], one) for one in (1.0 - share, share))
+    low, high = (
+        _quantile(every[kept], 1.0 / counts[inverse], quantile) for quantile in (1.0 - share, share)
+    )
     return min(low, 1.0 / least), max(high, least)
 
 
@@ -278,33 +281,33 @@ def _quantile(values: Floats, weights: Floats, share: float) -> float:
     """Return the least value up to which there is a share of the weights."""
     order = np.argsort(values)
     sums = np.cumsum(weights[order]) / np.sum(weights)
-    place = np.searchsorted(sums, share - 1e-9)
-    return float(values[order][min(int(place), len(values) - 1)])
+    index = np.searchsorted(sums, share - 1e-9)
+    return float(values[order][min(int(index), len(values) - 1)])
 
 
 def _among(
-    others: Sequence[Peer], own: Peer, ratio: Callable[[Peer], float]
+    others: Sequence[Peer], peer: Peer, ratio: Callable[[Peer], float]
 ) -> tuple[list[tuple[str, float]], int]:
     """Return sources and ratios of the nearest class with enough peers, and which class it is."""
-    found: list[tuple[str, float]] = []
+    ratios: list[tuple[str, float]] = []
     for wider in range(len(WIDER)):
         alike = (
             (other.name, ratio(other))
             for other in others
-            if other is not own
-            if other.like(own, wider)
+            if other is not peer
+            if other.like(peer, wider)
         )
-        found = [one for one in alike if np.isfinite(one[1])]
-        if len(found) >= ENOUGH and len({name for name, _ in found}) >= SOURCES:
+        ratios = [pair for pair in alike if np.isfinite(pair[1])]
+        if len(ratios) >= ENOUGH and len({name for name, _ in ratios}) >= SOURCES:
             break
-    return found, wider
+    return ratios, wider
 
 
 def band_of(peer: Peer, name: str, others: Sequence[Peer]) -> Band:
     """Return what is normal of latency or bandwidth among the nearest class of enough peers."""
-    found, wider = _among(others, peer, lambda one: one.part(name))
-    ratios = tuple(ratio for _, ratio in found)
-    low, high = band(found, least_of(name, peer.nodes))
+    ratios_of_peers, wider = _among(others, peer, lambda other: other.part(name))
+    ratios = tuple(ratio for _, ratio in ratios_of_peers)
+    low, high = band(ratios_of_peers, least_of(name, peer.nodes))
     # Nothing is normal that is faster than the wires.
     return Band(min(max(low, peer.fastest(name)), 1.0), high, ratios, wider)
 
@@ -323,8 +326,8 @@ def verdict_of(
         words = [OTHER]
     if {SLOW_LINKS, SLOW_LATENCY, SLOW_HOST} & {*words}:
         # Of a curve that is slow as a whole no size is out of line for being so.
-        odd = [one for one in odd if one.kind != PREDICTION]
-    kinds = {one.kind for one in odd}
+        odd = [row for row in odd if row.kind != PREDICTION]
+    kinds = {row.kind for row in odd}
     rows = [WRONG_RESULTS] * (WRONG in kinds) + [OUT_OF_LINE] * bool(kinds - {WRONG})
     if rows:
         words = rows + [word for word in words if word not in (HEALTHY, OTHER)]
@@ -347,12 +350,12 @@ def _remark(peer: Peer, bands: Mapping[str, Band], words: Sequence[str]) -> str:
 
 def highs_of(peer: Peer, others: Sequence[Peer]) -> Floats:
     """Return the slow end of what is normal of a curve's ratios, at each of its sizes."""
-    found = np.empty(len(peer.sizes))
+    highs = np.empty(len(peer.sizes))
     for index, size in enumerate(peer.sizes.tolist()):
         part = "latency" if size < LESS_LONG else "bandwidth"
-        near, _ = _among(others, peer, lambda one: one.at(size, _NEAR))  # noqa: B023
-        found[index] = band(near, least_of(part, peer.nodes))[1]
-    return found
+        near, _ = _among(others, peer, lambda other: other.at(size, _NEAR))  # noqa: B023
+        highs[index] = band(near, least_of(part, peer.nodes))[1]
+    return highs
 
 
 def _words(peer: Peer, bands: dict[str, Band]) -> Iterator[str]:
@@ -446,7 +449,9 @@ def normal_collective(
     )
     times = model.times()
     network = machine.generation if nodes == 1 else machine.fabric
-    own = Peer("", machine.name, operation, ranks, nodes, network, each, times, np.ones(len(each)))
+    asked_peer = Peer(
+        "", machine.name, operation, ranks, nodes, network, each, times, np.ones(len(each))
+    )
     factor = bus_factor(operation, ranks)
     rows, others = [], published()
     # Nothing is normal beyond the wires' limit, but for what was measured on this very machine.
@@ -456,11 +461,11 @@ def normal_collective(
         for other in others
         if (other.hardware, other.operation, other.ranks, other.nodes) == case
     ]
-    seen = max((float(np.max(one.sizes / one.times)) for one in same), default=0.0)
+    seen = max((float(np.max(peer.sizes / peer.times)) for peer in same), default=0.0)
     for size, time, limit in zip(
         each.tolist(), times.tolist(), model.limits().tolist(), strict=True
     ):
-        ratios, count, wider = _ratios(own, others, size)
+        ratios, count, wider = _ratios(asked_peer, others, size)
         least = min(limit, size / seen) if seen else limit
         by = {name: max(ratio * time, least) for name, ratio in ratios.items()}
         rows.append(
@@ -473,9 +478,13 @@ def normal_collective(
             }
             | {"peers": count, "class": WIDER[wider] if count else "the profile alone"}
         )
-    near = [one for one in others if one.like(own, 0) and one.ranks == ranks and not one.forced]
-    measured = np.concatenate([np.empty(0), *(one.sizes for one in near)])
-    busbw = np.concatenate([np.empty(0), *(factor * one.sizes / one.times for one in near)])
+    near = [
+        peer
+        for peer in others
+        if peer.like(asked_peer, 0) and peer.ranks == ranks and not peer.forced
+    ]
+    measured = np.concatenate([np.empty(0), *(peer.sizes for peer in near)])
+    busbw = np.concatenate([np.empty(0), *(factor * peer.sizes / peer.times for peer in near)])
     shown = (measured >= each.min()) & (measured <= each.max())
     points = measured[shown], busbw[shown]
     placed = f"{ranks} ranks" if nodes == 1 else f"{nodes} x {ranks // nodes} ranks"
@@ -496,36 +505,36 @@ def normal_collective(
     )
 
 
-def _ratios(own: Peer, others: Sequence[Peer], size: float) -> tuple[dict[str, float], int, int]:
+def _ratios(peer: Peer, others: Sequence[Peer], size: float) -> tuple[dict[str, float], int, int]:
     """Return the band and the middle of peers' ratios at a size, how many, and of which class."""
-    found, wider = _among(others, own, lambda one: one.at(size, _NEAR))
+    pairs, wider = _among(others, peer, lambda other: other.at(size, _NEAR))
     part = "latency" if size < LESS_LONG else "bandwidth"
-    low, high = band(found, least_of(part, own.nodes))
-    middle = float(np.median([ratio for _, ratio in found])) if found else 1.0
-    return {"low": low, "typical": middle, "high": high}, len(found), wider
+    low, high = band(pairs, least_of(part, peer.nodes))
+    middle = float(np.median([ratio for _, ratio in pairs])) if pairs else 1.0
+    return {"low": low, "typical": middle, "high": high}, len(pairs), wider
 
 
-def collective_lines(found: Normal) -> Iterator[str]:
+def collective_lines(normal: Normal) -> Iterator[str]:
     """Yield a band of a collective for people."""
-    least, most = found.rows[0], found.rows[-1]
+    least, most = normal.rows[0], normal.rows[-1]
     time, rate = least["time_typical_s"], most["busbw_typical"]
     yield (
-        f"{found.title}: {format_quantity(float(f'{time:.3g}'), 's')} for "
+        f"{normal.title}: {format_quantity(float(f'{time:.3g}'), 's')} for "
         f"{format_quantity(least['message_bytes'], 'byte')}, busbw "
         f"{format_quantity(float(f'{rate:.3g}'), 'byte s-1')} for "
         f"{format_quantity(most['message_bytes'], 'byte')}"
     )
     table = [["size", "time low", "typical", "high", "busbw low", "typical", "high", "peers", ""]]
-    classes = dict.fromkeys(str(row["class"]) for row in found.rows)
+    classes = dict.fromkeys(str(row["class"]) for row in normal.rows)
     marks = dict(zip(classes, ("", "*", "**", "***", "****"), strict=False))
-    for row in found.rows:
+    for row in normal.rows:
         times = (row[f"time_{name}_s"] for name in ("low", "typical", "high"))
         rates = (row[f"busbw_{name}"] for name in ("low", "typical", "high"))
         table.append(
             [
                 format_quantity(row["message_bytes"], "byte"),
-                *(format_quantity(float(f"{one:.3g}"), "s") for one in times),
-                *(format_quantity(float(f"{one:.3g}"), "byte s-1") for one in rates),
+                *(format_quantity(float(f"{value:.3g}"), "s") for value in times),
+                *(format_quantity(float(f"{value:.3g}"), "byte s-1") for value in rates),
                 str(row["peers"]),
                 marks[str(row["class"])],
             ]
@@ -534,7 +543,7 @@ def collective_lines(found: Normal) -> Iterator[str]:
     for name, mark in marks.items():
         yield f"  {mark}{' ' if mark else ''}peers: curves of {name}"
     yield "Outside of a band 'sweeps calibrate' says slow, or faster than peers."
-    yield f"source: {found.sources}, beside the profile of each machine"
+    yield f"source: {normal.sources}, beside the profile of each machine"
 
 
 # MFU.
@@ -558,15 +567,17 @@ def normal_mfu(model: str, hardware: str, precision: str) -> Normal:
     runs = _runs(machine, precision)
     classes = (
         [run for run in runs if run[3] == experts and size / _LIKE <= run[2] <= size * _LIKE],
-        [one for one in runs if one[3] == experts],
+        [run for run in runs if run[3] == experts],
         runs,
     )
-    place = next((n for n, one in enumerate(classes) if len(one) >= _ENOUGH), len(classes) - 1)
-    own = classes[place]
-    if not own:
+    index = next(
+        (n for n, class_runs in enumerate(classes) if len(class_runs) >= _ENOUGH), len(classes) - 1
+    )
+    chosen = classes[index]
+    if not chosen:
         wrong = f"no {precision} run on it is published here"
         refuse("--hardware", machine.name, wrong, "another machine or --precision")
-    gpus, mfu = (np.array([one[column] for one in own]) for column in (0, 1))
+    gpus, mfu = (np.array([run[column] for run in chosen]) for column in (0, 1))
     rows, least = [], 0.0
     for name, most in {**_GPUS, "all": np.inf}.items():
         here = mfu[(gpus > (0.0 if name == "all" else least)) & (gpus <= most)]
@@ -580,14 +591,14 @@ def normal_mfu(model: str, hardware: str, precision: str) -> Normal:
                     "mfu_typical": typical,
                     "mfu_high": high,
                     "runs": int(here.size),
-                    "class": CLASSES[place],
+                    "class": CLASSES[index],
                 }
             )
     return Normal(
         f"Normal MFU of {model} ({precision}) on {machine.title}",
         rows,
         _MFU,
-        f"{RUNS}: {', '.join(sorted({one[4] for one in own}))}",
+        f"{RUNS}: {', '.join(sorted({run[4] for run in chosen}))}",
         {"model": model, "hardware": machine.name, "precision": precision},
         (gpus, mfu),
     )
@@ -601,12 +612,12 @@ def _runs(machine: Machine, precision: str) -> list[tuple[float, float, float, b
     every = cases_of_runs(read_runs(find_runs(RUNS)).runs, kinds=("step_time",)).cases
     # With its step time given, what is predicted of a run is its own MFU.
     cases = [
-        replace(one, quantity="mfu", numbers={**one.numbers, "step_time": one.measured})
-        for one in every
-        if one.labels.get("hardware") == machine.name
-        and rates_of(one.labels["precision"]) == rates_of(precision)
-        and one.labels.get("shapes") != "unknown"
-        and "lora_rank" not in one.numbers  # Frozen weights have no gradients to compute.
+        replace(row, quantity="mfu", numbers={**row.numbers, "step_time": row.measured})
+        for row in every
+        if row.labels.get("hardware") == machine.name
+        and rates_of(row.labels["precision"]) == rates_of(precision)
+        and row.labels.get("shapes") != "unknown"
+        and "lora_rank" not in row.numbers  # Frozen weights have no gradients to compute.
     ]
     mfu, sizes = (
         predict([replace(case, quantity=name) for case in cases]).values.tolist()
@@ -615,29 +626,29 @@ def _runs(machine: Machine, precision: str) -> list[tuple[float, float, float, b
     degrees = ("tp", "pp", "cp", "dp")
     return [
         (
-            float(np.prod([one.numbers.get(name, 1.0) for name in degrees])),
+            float(np.prod([run.numbers.get(name, 1.0) for name in degrees])),
             value,
             size,
-            one.numbers.get("experts", 0.0) > 0.0,
-            one.source,
+            run.numbers.get("experts", 0.0) > 0.0,
+            run.source,
         )
-        for one, value, size in zip(cases, mfu, sizes, strict=True)
+        for run, value, size in zip(cases, mfu, sizes, strict=True)
         if np.isfinite(value)
     ]
 
 
-def mfu_lines(found: Normal) -> Iterator[str]:
+def mfu_lines(normal: Normal) -> Iterator[str]:
     """Yield a band of MFU for people."""
     low, middle, high = (
-        percent(found.rows[-1][f"mfu_{one}"]) for one in ("low", "typical", "high")
+        percent(normal.rows[-1][f"mfu_{level}"]) for level in ("low", "typical", "high")
     )
-    yield f"{found.title}: {middle}, {low} to {high}"
+    yield f"{normal.title}: {middle}, {low} to {high}"
     table = [["GPUs", "low", "typical", "high", "runs"]]
-    for row in found.rows:
+    for row in normal.rows:
         each = (percent(row[f"mfu_{name}"]) for name in ("low", "typical", "high"))
         table.append([str(row["gpus"]), *each, str(row["runs"])])
     yield from aligned(table, left=1)
-    yield f"  runs: {found.rows[0]['class']}; low and high: the central 90 % of runs"
+    yield f"  runs: {normal.rows[0]['class']}; low and high: the central 90 % of runs"
     basis = "relative to the dense peak at the precision, not the sparse"
     yield f"MFU counts full-attention FLOPs, {basis}"
-    yield f"source: {found.sources}"
+    yield f"source: {normal.sources}"

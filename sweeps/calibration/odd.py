@@ -78,22 +78,22 @@ def slow_rows(rows: Rows, ratios: Floats, highs: Floats) -> dict[int, list[OddRo
     near = np.exp(np.nan_to_num(against_neighbours(rows, np.log(ratios))))
     larger = _beside_larger(rows)
     far = ratios / highs
-    found: dict[int, list[OddRow]] = {}
-    for place in np.flatnonzero((near > LINE) | (larger > LINE) | (far > FAR)).tolist():
+    odd: dict[int, list[OddRow]] = {}
+    for row in np.flatnonzero((near > LINE) | (larger > LINE) | (far > FAR)).tolist():
         kinds = {
-            NEIGHBOURS: float(near[place]) if near[place] > LINE else 0.0,
-            LARGER: float(larger[place]) if larger[place] > LINE else 0.0,
-            PREDICTION: float(far[place]) if far[place] > FAR else 0.0,
+            NEIGHBOURS: float(near[row]) if near[row] > LINE else 0.0,
+            LARGER: float(larger[row]) if larger[row] > LINE else 0.0,
+            PREDICTION: float(far[row]) if far[row] > FAR else 0.0,
         }
         kind = max(kinds, key=lambda name: kinds[name])
-        one = OddRow(int(rows.line[place]), float(rows.message_bytes[place]), kind, kinds[kind])
-        found.setdefault(int(rows.case[place]), []).append(one)
-    return {case: sorted(each, key=lambda one: -one.by) for case, each in found.items()}
+        odd_row = OddRow(int(rows.line[row]), float(rows.message_bytes[row]), kind, kinds[kind])
+        odd.setdefault(int(rows.case[row]), []).append(odd_row)
+    return {case: sorted(each, key=lambda entry: -entry.by) for case, each in odd.items()}
 
 
 def _beside_larger(rows: Rows) -> Floats:
     """Return each row's time by the least of a larger message of its test; 0 where none is."""
-    found = np.zeros(len(rows))
+    ratios = np.zeros(len(rows))
     keys = np.array([f"{c} {p}" for c, p in zip(rows.case, rows.placement, strict=True)])
     for key in np.unique(keys):
         curve = np.flatnonzero(keys == key)
@@ -103,5 +103,5 @@ def _beside_larger(rows: Rows) -> Floats:
         # Equal sizes don't count: up to the first row of the same size, from the largest on.
         first = np.searchsorted(-sizes, -sizes, side="left")
         has = first > 0
-        found[order[has]] = times[has] / least[first[has] - 1]
-    return found
+        ratios[order[has]] = times[has] / least[first[has] - 1]
+    return ratios

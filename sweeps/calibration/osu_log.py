@@ -34,7 +34,7 @@ def _title(line: str) -> re.Match[str] | None:
 
 def read_osu_log(path: Path, text: str) -> Logs:
     """Read the tables of a text."""
-    found = Logs()
+    logs = Logs()
     ranks, settings = 0, dict[str, str]()
     title: re.Match[str] | None = None
     begin, rows, dead = 0, list[LogRow](), list[int]()
@@ -48,9 +48,9 @@ def read_osu_log(path: Path, text: str) -> Logs:
         if match := _title(line):
             if title is not None:
                 try:
-                    found.tests.append(_test(path, title, begin, rows, dead, ranks, settings))
+                    logs.tests.append(_test(path, title, begin, rows, dead, ranks, settings))
                 except InputError as error:
-                    found.left += [Left(fault) for fault in error.faults]
+                    logs.left += [Left(fault) for fault in error.faults]
             title, begin, rows, dead = match, number, [], []
         elif title is not None and (cells := _ROW.match(line)):
             row = _row(number, title, cells)
@@ -58,7 +58,7 @@ def read_osu_log(path: Path, text: str) -> Logs:
                 dead.append(number)
             else:
                 rows.append(row)
-    return found
+    return logs
 
 
 def _row(number: int, title: re.Match[str], cells: re.Match[str]) -> LogRow | None:

@@ -128,7 +128,7 @@ def calibrate(request: CalibrationRequest) -> Calibration:
     fit = fit_profile(model)
     known = published()
     peers = peers_of(cases, rows, machine, request.given)
-    curves = [place for place in range(len(cases)) if (rows.case == place).any()]
+    curves = [curve for curve in range(len(cases)) if (rows.case == curve).any()]
     odd = _odd(cases, rows, curves, peers, placements)
     return Calibration(
         request=request,
@@ -152,8 +152,8 @@ def calibrate(request: CalibrationRequest) -> Calibration:
 
 def _of_named(cases: Sequence[PlacedTest], machine: Machine, left: list[Left]) -> list[PlacedTest]:
     """Return the tests on the machine that most logs name; others are judged by themselves."""
-    own = [case for case in cases if not case.stranger]
-    if not own:
+    kept = [case for case in cases if not case.stranger]
+    if not kept:
         test, stranger = cases[0].test, cases[0].stranger
         wrong = f"its GPUs are {stranger}, which no machine here has; give {way_on(stranger)}"
         reject(test.where, wrong)
@@ -161,7 +161,7 @@ def _of_named(cases: Sequence[PlacedTest], machine: Machine, left: list[Left]) -
         if case.stranger:
             why = f"its GPUs are {case.stranger}, and others' are those of {machine.name}"
             left.append(Left(f"{case.test.where}: {why}; judge it by itself"))
-    return own
+    return kept
 
 
 def _odd(
@@ -177,13 +177,13 @@ def _odd(
         # Where nothing is like it, a larger message alone tells what is out of line.
         if cases[curve].unknown or cases[curve].short_unknown:
             continue
-        own = np.flatnonzero(rows.case == curve)
-        at = np.searchsorted(peer.sizes, rows.message_bytes[own])
-        ratios[own] = rows.time[own] / (peer.times / peer.ratios)[at]
-        highs[own] = highs_of(peer, published())[at]
+        mask = np.flatnonzero(rows.case == curve)
+        at = np.searchsorted(peer.sizes, rows.message_bytes[mask])
+        ratios[mask] = rows.time[mask] / (peer.times / peer.ratios)[at]
+        highs[mask] = highs_of(peer, published())[at]
     slow = slow_rows(rows, ratios, highs)
     return {
-        place: [*wrong_rows(cases[place], placements), *slow.get(place, [])] for place in curves
+        index: [*wrong_rows(cases[index], placements), *slow.get(index, [])] for index in curves
     }
 
 
@@ -192,16 +192,16 @@ def _at(
 ) -> list[tuple[PlacedTest, NDArray[np.float64]]]:
     """Return the times of each measured curve at the sizes that are asked for."""
     sizes = np.array(request.sizes, dtype=np.float64)
-    found = []
+    predictions = []
     for index, case in enumerate(cases if sizes.size else ()):
-        own = model.rows.case == index
-        if not own.any():
+        mask = model.rows.case == index
+        if not mask.any():
             continue
-        there = Model(rows_at(model.rows.where(own), sizes), model.machine, request.algorithm)
-        measured = model.rows.message_bytes[own], model.rows.time[own], fit.after[own]
+        there = Model(rows_at(model.rows.where(mask), sizes), model.machine, request.algorithm)
+        measured = model.rows.message_bytes[mask], model.rows.time[mask], fit.after[mask]
         times = follow(*measured, sizes, there.times(fit.values), there.times(ideal=True))
-        found.append((case, times))
-    return found
+        predictions.append((case, times))
+    return predictions
 
 
 def _wrong(cases: Sequence[PlacedTest], placements: Sequence[str]) -> list[str]:
@@ -217,89 +217,92 @@ def _wrong(cases: Sequence[PlacedTest], placements: Sequence[str]) -> list[str]:
 # What a calibration's figure shows: bus bandwidths over size, a panel an operation.
 
 
-def curves_of(found: Calibration) -> tuple[list[Panel], list[str]]:
+def curves_of(calibration: Calibration) -> tuple[list[Panel], list[str]]:
     """Return a calibration's curves, and what to note of them."""
     panels, left = [], []
-    odd = np.zeros(len(found.rows), dtype=np.bool_)
-    odd[[outlier.row for outlier in found.outliers]] = True
-    for operation in dict.fromkeys(case.operation for case in found.cases):
+    odd = np.zeros(len(calibration.rows), dtype=np.bool_)
+    odd[[outlier.row for outlier in calibration.outliers]] = True
+    for operation in dict.fromkeys(case.operation for case in calibration.cases):
         groups: dict[str, list[int]] = {}
-        for index, case in enumerate(found.cases):
-            if case.operation == operation and (found.rows.case == index).any():
+        for index, case in enumerate(calibration.cases):
+            if case.operation == operation and (calibration.rows.case == index).any():
                 groups.setdefault(case.placed, []).append(index)
         if len(groups) > MOST_CURVES:
             left.append(f"{operation} on {', '.join(list(groups)[MOST_CURVES:])}")
         shown = list(groups.items())[:MOST_CURVES]
         if shown:
-            curves = [_curves_curve(found, label, places, odd) for label, places in shown]
+            curves = [
+                _curves_curve(calibration, label, case_numbers, odd)
+                for label, case_numbers in shown
+            ]
             panels.append(Panel(operation, curves))
     notes = [f"Not shown: {'; '.join(left)}."] if left else []
     return panels, notes
 
 
 def _curves_curve(
-    found: Calibration, label: str, places: list[int], odd: NDArray[np.bool_]
+    calibration: Calibration, label: str, case_numbers: list[int], odd: NDArray[np.bool_]
 ) -> Curve:
-    own = np.isin(found.rows.case, places)
-    case = found.cases[places[0]]
-    size, time = found.rows.message_bytes[own], found.rows.time[own]
+    mask = np.isin(calibration.rows.case, case_numbers)
+    case = calibration.cases[case_numbers[0]]
+    size, time = calibration.rows.message_bytes[mask], calibration.rows.time[mask]
     rate = bus_factor(case.operation, case.ranks) * size
-    fitted = found.fit.after[own]
-    band = np.exp(WIDTH * found.scatter[class_of(size)])
+    fitted = calibration.fit.after[mask]
+    band = np.exp(WIDTH * calibration.scatter[class_of(size)])
     return Curve(
         label,
         size,
         rate / time,
         rate / fitted,
-        rate / found.fit.before[own],
+        rate / calibration.fit.before[mask],
         rate / (fitted * band),
         rate / (fitted / band),
-        odd[own],
+        odd[mask],
     )
 
 
 # What a calibration tells programs: rows as records, and everything as one.
 
 
-def row_records(found: Calibration) -> list[dict[str, object]]:
+def row_records(calibration: Calibration) -> list[dict[str, object]]:
     """Return a record a row: what was measured and predicted."""
-    rows, fit = found.rows, found.fit
+    rows, fit = calibration.rows, calibration.fit
     names = list(SIZE_CLASSES)
     classes = class_of(rows.message_bytes)
-    band = np.exp(3.0 * found.scatter[classes])
-    odd = {outlier.row: outlier.reason for outlier in found.outliers}
+    band = np.exp(3.0 * calibration.scatter[classes])
+    odd = {outlier.row: outlier.reason for outlier in calibration.outliers}
     records = []
-    for place in range(len(rows)):
-        case = found.cases[int(rows.case[place])]
-        size, time = float(rows.message_bytes[place]), float(rows.time[place])
+    for row in range(len(rows)):
+        case = calibration.cases[int(rows.case[row])]
+        size, time = float(rows.message_bytes[row]), float(rows.time[row])
         records.append(
             {
                 "log": case.test.name,
-                "line": int(rows.line[place]),
+                "line": int(rows.line[row]),
                 "collective": case.operation,
-                "placement": str(rows.placement[place]),
+                "placement": str(rows.placement[row]),
                 "ranks": case.ranks,
                 "nodes": case.nodes,
                 "message_bytes": size,
-                "size_class": names[int(classes[place])],
-                "algorithm": str(fit.algorithms[place]),
+                "size_class": names[int(classes[row])],
+                "algorithm": str(fit.algorithms[row]),
                 "measured_time_s": time,
                 "measured_busbw": bus_factor(case.operation, case.ranks) * size / time,
-                "profile_time_s": float(fit.before[place]),
-                "predicted_time_s": float(fit.after[place]),
-                "band_low_s": float(fit.after[place] / band[place]),
-                "band_high_s": float(fit.after[place] * band[place]),
-                "error_before": float(fit.before[place] / time - 1.0),
-                "error_after": float(fit.after[place] / time - 1.0),
-                "falls_out_of": odd.get(place, ""),
+                "profile_time_s": float(fit.before[row]),
+                "predicted_time_s": float(fit.after[row]),
+                "band_low_s": float(fit.after[row] / band[row]),
+                "band_high_s": float(fit.after[row] * band[row]),
+                "error_before": float(fit.before[row] / time - 1.0),
+                "error_after": float(fit.after[row] / time - 1.0),
+                "falls_out_of": odd.get(row, ""),
             }
         )
     return records
 
 
-def whole_record(found: Calibration) -> dict[str, object]:
+def whole_record(calibration: Calibration) -> dict[str, object]:
     """Return all that a calibration found as one record; what doesn't exist is None."""
-    fit = found.fit
+    fit = calibration.fit
     constants = [
         {
             "name": name,
@@ -311,34 +314,36 @@ def whole_record(found: Calibration) -> dict[str, object]:
         for name in (*CONSTANTS, ISSUE)
     ]
     return {
-        "hardware": found.machine.name,
-        "algorithm": found.request.algorithm,
-        "profile": found.library,
+        "hardware": calibration.machine.name,
+        "algorithm": calibration.request.algorithm,
+        "profile": calibration.library,
         "constants": constants,
         "freed": list(fit.groups),
         "kept": dict(fit.kept),
-        "left_out_errors": [_finite(one) for one in fit.scores],
+        "left_out_errors": [_finite(error) for error in fit.scores],
         "errors": [
-            {name: getattr(score, name) for name in score.__slots__} for score in found.scores
+            {name: getattr(score, name) for name in score.__slots__} for score in calibration.scores
         ],
-        "verdicts": [_verdict(verdict) for verdict in found.verdicts],
+        "verdicts": [_verdict(verdict) for verdict in calibration.verdicts],
         "at": [
             {
                 "log": case.test.name,
                 "collective": case.operation,
                 "ranks": case.ranks,
                 "nodes": case.nodes,
-                "message_bytes": list(found.request.sizes),
+                "message_bytes": list(calibration.request.sizes),
                 "predicted_time_s": times.tolist(),
             }
-            for case, times in found.at
+            for case, times in calibration.at
         ],
-        "wrong": list(found.wrong),
-        "left_out": [one.reason for one in found.left],
+        "wrong": list(calibration.wrong),
+        "left_out": [left_out.reason for left_out in calibration.left],
         "notes": [
-            {"log": case.test.name, "note": note} for case in found.cases for note in case.notes
+            {"log": case.test.name, "note": note}
+            for case in calibration.cases
+            for note in case.notes
         ],
-        "rows": row_records(found),
+        "rows": row_records(calibration),
     }
 
 
@@ -353,8 +358,8 @@ def _verdict(verdict: Verdict) -> Mapping[str, object]:
         "healthy": verdict.healthy,
         "remark": verdict.remark,
         "rows": [
-            {"line": one.line, "message_bytes": one.size, "kind": one.kind, "by": one.by}
-            for one in verdict.odd
+            {"line": row.line, "message_bytes": row.size, "kind": row.kind, "by": row.by}
+            for row in verdict.odd
         ],
         "published": [
             {
@@ -375,11 +380,11 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def result_of(found: Calibration, given: Mapping[str, object]) -> Result:
+def result_of(calibration: Calibration, given: Mapping[str, object]) -> Result:
     """Return measured rows with their predictions as a dataset; as JSON, all that was found."""
-    rows = row_records(found)
-    paths = dict.fromkeys(case.test.path for case in found.cases)
-    digests = {case.test.path: case.test.digest for case in found.cases}
+    rows = row_records(calibration)
+    paths = dict.fromkeys(case.test.path for case in calibration.cases)
+    digests = {case.test.path: case.test.digest for case in calibration.cases}
     logs = [
         {"name": path.name, "sha256": digest or hashlib.sha256(path.read_bytes()).hexdigest()}
         for path, digest in digests.items()
@@ -387,11 +392,11 @@ def result_of(found: Calibration, given: Mapping[str, object]) -> Result:
     asked = {name: given[name] for name in ("algorithm", "placement", "op") if given[name]}
     attrs = provenance_of(
         title="Collective operations: measured, and predicted with fitted constants",
-        spec={"hardware": found.machine.name, **asked, "logs": logs},
+        spec={"hardware": calibration.machine.name, **asked, "logs": logs},
         given=given,
         references=f"logs {', '.join(path.name for path in paths)}, on the figures of "
-        f"{found.machine.name}",
-        inputs=[given["ranks"], given["gpus_per_node"], found.machine.figures],
+        f"{calibration.machine.name}",
+        inputs=[given["ranks"], given["gpus_per_node"], calibration.machine.figures],
     )
-    layout = layout_of_rows(rows, found.rows.case.tolist(), attrs)
-    return Result(layout, rows=rows, whole=whole_record(found))
+    layout = layout_of_rows(rows, calibration.rows.case.tolist(), attrs)
+    return Result(layout, rows=rows, whole=whole_record(calibration))

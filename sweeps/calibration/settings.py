@@ -36,14 +36,14 @@ def setting_of(line: str) -> tuple[str, str] | None:
     """Return the variable that a line sets, and its value; empty where it unsets it."""
     if "NCCL_" not in line:
         return None
-    if found := _UNSET.search(line):
-        return found[1], ""
-    if not (found := _SET.search(line)):
+    if match := _UNSET.search(line):
+        return match[1], ""
+    if not (match := _SET.search(line)):
         return None
-    value = next((group for group in found.groups()[1:] if group is not None), "")
+    value = next((group for group in match.groups()[1:] if group is not None), "")
     # What follows is a sentence's end, or a command's next word.
     value = value.strip().strip("\"'").rstrip(".").strip()
-    return found[1], value.split()[0] if value else ""
+    return match[1], value.split()[0] if value else ""
 
 
 def _left(variable: str, text: str, operation: str) -> tuple[frozenset[str], str]:
@@ -62,7 +62,7 @@ def _left(variable: str, text: str, operation: str) -> tuple[frozenset[str], str
         for word in words:
             if word not in every and word not in FORMER:
                 return every, word
-        chosen = frozenset(one for word in words for one in FORMER.get(word, (word,)))
+        chosen = frozenset(setting for word in words for setting in FORMER.get(word, (word,)))
         if not colon or prefix.strip() == function:
             left = every - chosen if but else chosen
     return left, ""

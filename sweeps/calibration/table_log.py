@@ -58,8 +58,8 @@ def read_table_log(name: str, operation: str = "") -> list[LogTest]:
     for index, key in enumerate(zip(*keys, strict=True)):
         each.setdefault(key, []).append(index)
     return [
-        _test(path, operation, dict(zip(_KEYS, key, strict=True)), places, columns)
-        for key, places in each.items()
+        _test(path, operation, dict(zip(_KEYS, key, strict=True)), rows, columns)
+        for key, rows in each.items()
     ]
 
 
@@ -72,11 +72,11 @@ def _further(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError, csv.Error):
         return {}  # whoever reads it whole says why
     each = {name: [h for h in header if h == name or h.startswith(f"{name}_")] for name in _FURTHER}
-    return {name: found[0] for name, found in each.items() if found}
+    return {name: values[0] for name, values in each.items() if values}
 
 
 def _test(
-    path: Path, operation: str, key: dict[str, Any], places: list[int], columns: Any
+    path: Path, operation: str, key: dict[str, Any], indices: list[int], columns: Any
 ) -> LogTest:
     name = key["collective"] or operation
     if key["collective"] and operation and operation != key["collective"]:
@@ -88,12 +88,12 @@ def _test(
         raise InputError(needs(who, "the name of its operation", give))
     rows = [
         LogRow(
-            int(columns["line"][place]),
-            float(columns["message_bytes"][place]),
-            float(columns["time"][place]),
+            int(columns["line"][row]),
+            float(columns["message_bytes"][row]),
+            float(columns["time"][row]),
         )
-        for place in places
-        if columns["message_bytes"][place] > 0.0
+        for row in indices
+        if columns["message_bytes"][row] > 0.0
     ]
     return LogTest(
         path=path,
@@ -131,15 +131,17 @@ def header_of(text: str) -> tuple[int, str, dict[str, tuple[int, str]]] | None:
             if plain.count(delimiter) < 1:
                 continue
             cells = next(csv.reader([plain.strip("|")], delimiter=delimiter), [])
-            found = _columns(cells)
-            if "size" in found and ("time" in found or "algbw" in found or "busbw" in found):
-                return number, delimiter, found
+            columns = _columns(cells)
+            if "size" in columns and (
+                "time" in columns or "algbw" in columns or "busbw" in columns
+            ):
+                return number, delimiter, columns
     return None
 
 
 def _columns(cells: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Return the column of each meaning, the first of its likeliest name, and its unit."""
-    found: dict[str, tuple[int, int, str]] = {}
+    columns: dict[str, tuple[int, int, str]] = {}
     for index, cell in enumerate(cells):
         plain = cell.strip()[:_LONGEST_NAME].lower().replace("#", "").replace("-", "_")
         names = {re.sub(r"[\s_]+", "_", plain).strip("_"): ""}
@@ -149,9 +151,9 @@ def _columns(cells: Sequence[str]) -> dict[str, tuple[int, str]]:
             for name, unit in names.items():
                 if name in usual:
                     order = usual.index(name)
-                    if meaning not in found or order < found[meaning][0]:
-                        found[meaning] = (order, index, unit)
-    return {meaning: (place, unit) for meaning, (_, place, unit) in found.items()}
+                    if meaning not in columns or order < columns[meaning][0]:
+                        columns[meaning] = (order, index, unit)
+    return {meaning: (position, unit) for meaning, (_, position, unit) in columns.items()}
 
 
 def read_usual_table(path: Path, text: str, operation: str = "") -> Logs:
@@ -172,8 +174,8 @@ def read_usual_table(path: Path, text: str, operation: str = "") -> Logs:
     reader = _Reader(path, columns, cells, operation)
     each: dict[tuple[Any, ...], list[LogRow]] = {}
     for number, row in cells:
-        if (found := reader.row(number, row)) is not None:
-            each.setdefault(found[0], []).append(found[1])
+        if (entry := reader.row(number, row)) is not None:
+            each.setdefault(entry[0], []).append(entry[1])
     return reader.logs(each)
 
 
@@ -205,14 +207,14 @@ class _Reader:
         self.notes: list[str] = []
 
     def _cell(self, row: Sequence[str], name: str) -> str:
-        place = self.columns.get(name, (len(row), ""))[0]
-        return row[place] if place < len(row) else ""
+        position = self.columns.get(name, (len(row), ""))[0]
+        return row[position] if position < len(row) else ""
 
     def _scales(self, cells: Sequence[tuple[int, list[str]]]) -> tuple[float, float]:
         """Return the units of times and of rates; NaN where nothing tells the times'."""
-        own = _TIMES.get(self.columns.get("time", (0, ""))[1], math.nan)
+        time_scale = _TIMES.get(self.columns.get("time", (0, ""))[1], math.nan)
         rate = _RATES.get(self.columns.get("algbw", (0, ""))[1], GIGA)
-        times = [own] if math.isfinite(own) else [1e-6, 1e-3, 1.0, 1e-9]
+        times = [time_scale] if math.isfinite(time_scale) else [1e-6, 1e-3, 1.0, 1e-9]
         for unit in times:
             for each in (rate, GIGA / 8):
                 agree = known = 0
@@ -224,7 +226,7 @@ class _Reader:
                         agree += abs(size / (time * unit) / (alg * each) - 1.0) < 0.05
                 if known and 2 * agree > known:
                     return unit, each
-        return own, rate
+        return time_scale, rate
 
     def row(self, number: int, row: Sequence[str]) -> tuple[tuple[Any, ...], LogRow] | None:
         """Return a row with what tells its test from others; None where it can't be read."""
@@ -259,7 +261,7 @@ class _Reader:
 
     def logs(self, each: Mapping[tuple[Any, ...], list[LogRow]]) -> Logs:
         """Return the tests."""
-        found = Logs()
+        collected = Logs()
         notes = []
         if self.dead:
             lines = few(self.dead, _MOST_FAULTS)
@@ -268,9 +270,9 @@ class _Reader:
             operation = operation_of(name)
             if name and not operation:
                 reason = f"{self.path.name}, line {rows[0].line}: '{name}' is no operation that is "
-                found.left.append(Left(f"{reason}modelled; {known_operations(name)}"))
+                collected.left.append(Left(f"{reason}modelled; {known_operations(name)}"))
                 continue
-            found.tests.append(
+            collected.tests.append(
                 LogTest(
                     path=self.path,
                     line=rows[0].line,
@@ -283,10 +285,10 @@ class _Reader:
                     notes=tuple(notes),
                 )
             )
-        if not found.tests and not found.left:
+        if not collected.tests and not collected.left:
             where = self.dead[0] if self.dead else "line 1"
             reject(f"{self.path.name}, {where}", "no row has a size and a time; give such rows")
-        return found
+        return collected
 
 
 def _float(text: str) -> float:

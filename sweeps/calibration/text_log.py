@@ -101,20 +101,20 @@ def read_text_log(path: Path, text: str) -> Logs:
             sections.append(_Section(path, number, last, settings))
             last = ""
         last = sections[-1].read(number, plain) or last
-    found = Logs()
+    logs = Logs()
     for section in sections:
         try:
             if (test := section.test()) is not None:
-                found.tests.append(test)
+                logs.tests.append(test)
         except InputError as error:
-            found.left += [Left(line) for line in error.faults]
-    if not found.tests and not found.left:
+            logs.left += [Left(line) for line in error.faults]
+    if not logs.tests and not logs.left:
         wrong = (
             "not a log of nccl-tests: no headings '# size count type ..' and no rows below; give "
             "what all_reduce_perf and the like print, their JSON, or a CSV table"
         )
         reject(f"{path.name}, line 1", wrong)
-    return found
+    return logs
 
 
 class _Section:
@@ -148,24 +148,24 @@ class _Section:
         """Take in one line; return the program that it names for a test to come."""
         self.marks |= {mark for mark in _START if mark in line}
         for name, pattern in _VERSIONS:
-            if found := pattern.search(line):
-                self.versions.setdefault(name, version_text(found[1]))
+            if match := pattern.search(line):
+                self.versions.setdefault(name, version_text(match[1]))
         if setting := setting_of(line):
             self.settings[setting[0]] = setting[1]
-        if found := _PROGRAM.search(line):
-            self.program = self.program or found[1]
-        elif found := _RUN.search(line):
-            self._remark(found[3])
-        elif found := _RANK.search(line):
-            self._rank(number, found)
-        elif found := _HEADINGS.search(line):
-            self._headings(number, found[1])
-        elif found := _ROW.search(line):
-            self._row(number, found)
+        if match := _PROGRAM.search(line):
+            self.program = self.program or match[1]
+        elif match := _RUN.search(line):
+            self._remark(match[3])
+        elif match := _RANK.search(line):
+            self._rank(number, match)
+        elif match := _HEADINGS.search(line):
+            self._headings(number, match[1])
+        elif match := _ROW.search(line):
+            self._row(number, match)
         elif self.open is not None and self._more(line):
             pass
-        elif found := _PLACED.search(line):
-            self.placed = found[1]
+        elif match := _PLACED.search(line):
+            self.placed = match[1]
         elif called := next((word for word in line.split() if word.endswith(_CALLED)), ""):
             if self.raw or self.cut:
                 return called
@@ -173,13 +173,13 @@ class _Section:
         return ""
 
     def _remark(self, rest: str) -> None:
-        if found := re.search(r"graph:\s*([1-9]\d*)", rest):
-            self.notes.append(f"CUDA graphs ({found[1]}): a launch costs less than usual")
-        if (found := re.search(r"agg iters:\s*(\d+)", rest)) and int(found[1]) > 1:
-            self.notes.append(f"{found[1]} operations at once (-m): launches are shared")
+        if match := re.search(r"graph:\s*([1-9]\d*)", rest):
+            self.notes.append(f"CUDA graphs ({match[1]}): a launch costs less than usual")
+        if (match := re.search(r"agg iters:\s*(\d+)", rest)) and int(match[1]) > 1:
+            self.notes.append(f"{match[1]} operations at once (-m): launches are shared")
 
-    def _rank(self, number: int, found: re.Match[str]) -> None:
-        rank, group, _, host, device, bus, name = found.groups()
+    def _rank(self, number: int, match: re.Match[str]) -> None:
+        rank, group, _, host, device, bus, name = match.groups()
         if int(rank) in self.ranks:
             self.fault = self.fault or (
                 f"{self.path.name}, line {number}: rank {rank} is given twice in one test; are "
@@ -199,36 +199,36 @@ class _Section:
             return
         self.columns, self.heading_line = words, number
 
-    def _row(self, number: int, found: re.Match[str]) -> None:
+    def _row(self, number: int, row_match: re.Match[str]) -> None:
         self._close()
-        size, tail = float(found[1]), _STAMP.sub("", found[4]).rstrip("` |")
+        size, tail = float(row_match[1]), _STAMP.sub("", row_match[4]).rstrip("` |")
         match = _TAIL.match(tail)
-        own = match[0] if match else ""
-        if size < float(found[2]):
+        numbers = match[0] if match else ""
+        if size < float(row_match[2]):
             return  # No row: an element has a byte at least
         if size > _LARGEST:
             self.cut.append(number)
             return
-        if self._values(size, own) is not None:
-            self.raw.append((number, size, own))
+        if self._values(size, numbers) is not None:
+            self.raw.append((number, size, numbers))
         elif self.columns and re.search(r"\s-?\d", tail):
             # Only what has numbers behind its type was meant to be a row.
-            self.open = (number, size, own, 0)
+            self.open = (number, size, numbers, 0)
 
     def _more(self, line: str) -> bool:
         """Take in a line behind a row that isn't whole; return whether it is the row's."""
         assert self.open is not None
-        number, size, own, pieces = self.open
+        number, size, numbers, pieces = self.open
         plain = _STAMP.sub("", _PREFIX.sub("", line)).rstrip("` |")
         if not plain.strip() or not _GOES_ON.match(plain):
-            self.open = (number, size, own, pieces + 1) if pieces < _MOST_PIECES else None
+            self.open = (number, size, numbers, pieces + 1) if pieces < _MOST_PIECES else None
             if self.open is None:
                 self.cut.append(number)
             return False
-        own += plain
-        self.open = (number, size, own, pieces + 1)
-        if self._values(size, own) is not None:
-            self.raw.append((number, size, own))
+        numbers += plain
+        self.open = (number, size, numbers, pieces + 1)
+        if self._values(size, numbers) is not None:
+            self.raw.append((number, size, numbers))
             self.joined.append(number)
             self.open = None
         return True
@@ -248,11 +248,11 @@ class _Section:
             blank = [index for index, name in enumerate(columns) if name in _BLANK]
             if 0 <= missing <= len(blank):
                 for gone in combinations(blank, missing):
-                    yield ["" if place in gone else name for place, name in enumerate(columns)]
+                    yield ["" if index in gone else name for index, name in enumerate(columns)]
 
-    def _values(self, size: float, own: str) -> list[Place] | None:
+    def _values(self, size: float, text: str) -> list[Place] | None:
         """Return each placement's time, rates and wrong elements; None if the row isn't whole."""
-        words = _WORD.findall(own)
+        words = _WORD.findall(text)
         if words and words[0][0].isalpha() and words[0].lower() not in ("nan", "inf", "n"):
             words = words[1:]
         numbers = [_number(word) for word in words]
@@ -263,15 +263,15 @@ class _Section:
         for layout in self._layouts(len(values)):
             cells = iter(values)
             row = [next(cells) if name else math.nan for name in layout]
-            places = [index for index, name in enumerate(layout) if name in _TIMES]
-            found = [
-                self._place(row[place : place + 4], layout[place : place + 4]) for place in places
+            starts = [index for index, name in enumerate(layout) if name in _TIMES]
+            timings = [
+                self._place(row[start : start + 4], layout[start : start + 4]) for start in starts
             ]
-            if not found or any(one is None for one in found):
+            if not timings or any(timing is None for timing in timings):
                 continue
-            kept = [one for one in found if one is not None]
+            kept = [timing for timing in timings if timing is not None]
             # A row that has all its cells is as it stands; of one that hasn't, its rates tell.
-            if len(values) == whole or all(self._agrees(size, one) for one in kept):
+            if len(values) == whole or all(self._agrees(size, timing) for timing in kept):
                 return kept
         return None
 
@@ -285,20 +285,22 @@ class _Section:
             return None
         return time, algbw, busbw, wrong
 
-    def _agrees(self, size: float, one: Place) -> bool:
+    def _agrees(self, size: float, timing: Place) -> bool:
         """Return whether a rate is size by time, or may be that of the first versions."""
-        if math.isnan(one[0]) or math.isnan(one[1]) or not size:
+        if math.isnan(timing[0]) or math.isnan(timing[1]) or not size:
             return True
         unit = 1e6 if self.columns[:1] == [_OLD] else 1e3
-        rate = size / one[0] / unit
-        printed = _DIGITS if one[0] >= _SHORTENED else _RELATIVE
-        slack = _ROUNDING + rate * (printed + _ROUNDING / one[0])
-        return abs(rate - one[1]) <= slack or (unit == 1e6 and 0.4 * rate <= one[1] <= rate)
+        rate = size / timing[0] / unit
+        printed = _DIGITS if timing[0] >= _SHORTENED else _RELATIVE
+        slack = _ROUNDING + rate * (printed + _ROUNDING / timing[0])
+        return abs(rate - timing[1]) <= slack or (unit == 1e6 and 0.4 * rate <= timing[1] <= rate)
 
-    def _shortened(self, size: float, one: Place) -> bool:
+    def _shortened(self, size: float, timing: Place) -> bool:
         """Return whether a rate tells the time better than the time does."""
         old = self.columns[:1] == [_OLD]
-        return not old and one[0] >= _SHORTENED and one[1] > 0.1 and self._agrees(size, one)
+        return (
+            not old and timing[0] >= _SHORTENED and timing[1] > 0.1 and self._agrees(size, timing)
+        )
 
     def test(self) -> LogTest | None:
         """Return what was read; None of lines that are no test."""
@@ -348,18 +350,18 @@ class _Section:
 
     def _rows(self) -> Iterator[LogRow]:
         unit = 1e-3 if self.columns[:1] == [_OLD] else 1e-6
-        for number, size, own in self.raw:
-            found = self._values(size, own) or []
-            for index, (time, algbw, busbw, wrong) in enumerate(found):
+        for number, size, text in self.raw:
+            timings = self._values(size, text) or []
+            for index, (time, algbw, busbw, wrong) in enumerate(timings):
                 if math.isnan(time):
                     continue
                 if size == 0.0:
                     self.empty += 1
                     continue
                 inside = "in-place" in self.placed and "out-of" not in self.placed
-                placement = PLACEMENTS[index > 0 or (len(found) == 1 and inside)]
+                placement = PLACEMENTS[index > 0 or (len(timings) == 1 and inside)]
                 rates = algbw * GIGA, busbw * GIGA
-                exact = size / rates[0] if self._shortened(size, found[index]) else time * unit
+                exact = size / rates[0] if self._shortened(size, timings[index]) else time * unit
                 yield LogRow(number, size, exact, placement, *rates, wrong)
 
     def _hosts(self) -> tuple[Mapping[str, int], str, int]:

@@ -75,9 +75,9 @@ def analysis_of_options(given: Given) -> tuple[Stated, tuple[str, ...]]:
     elif batch is not None:
         other = "for the global batch use --global-batch-size"
         lines.append(f"--batch-size {batch} is read as the micro-batch size; {other}")
-    for one, unit in (("parameters", "billions"), ("memory_capacity", "GB")):
-        if (text := options[one]) is not None:
-            options[one] = flags.scaled(flag_of(one), text, unit, lines)
+    for quantity, unit in (("parameters", "billions"), ("memory_capacity", "GB")):
+        if (text := options[quantity]) is not None:
+            options[quantity] = flags.scaled(flag_of(quantity), text, unit, lines)
     # Numbers that are SI are read as everywhere.
     kept = [
         line for line in lines if not line.endswith((" parameters", " bytes")) or "billion" in line
@@ -97,8 +97,8 @@ def _batch(options: dict[str, str | None], batch: str | None) -> list[str]:
     if batch is None:
         return []
     if options["micro_batch_size"] not in (None, batch):
-        own = f"{flag_of('micro_batch_size')} {options['micro_batch_size']}"
-        wrong = f"{own} is the same, and another value"
+        given = f"{flag_of('micro_batch_size')} {options['micro_batch_size']}"
+        wrong = f"{given} is the same, and another value"
         return [fault("--batch-size", batch, wrong, "one of the two")]
     options["micro_batch_size"] = batch
     return []
@@ -164,7 +164,7 @@ def command(**given: Unpack[Given]) -> int:
     step = timeline_of(job) if given["timeline"] else None
     drawn = given["plot"] and (step is None or bool(given["output"]))
     out = Output({**given, "plot": drawn}, "analysis")
-    out.evaluate(job, lambda found: _lines(job, found, readings, show))
+    out.evaluate(job, lambda evaluated: _lines(job, evaluated, readings, show))
     if step is not None:
         write_timeline(job, step, given)
     return 0
@@ -214,13 +214,13 @@ def page_command(file: str | None, **given: Unpack[Given]) -> int:
     the best cell within limits that its reader sets, each number with its reasons and source.
     Of a plan (--model, --hardware, --gpus ..) it is a calculator that follows every slider.
     """
-    own = {name: text for name, text in texts_of(given, flags.OF_TRAINING).items() if text}
+    texts = {name: text for name, text in texts_of(given, flags.OF_TRAINING).items() if text}
     if file is None:
         write_live(given)
         return 0
-    if own:
+    if texts:
         wrong = f"a page of {file} has its own values"
-        raise InputError([fault(flag_of(n), t, wrong, "one of the two") for n, t in own.items()])
+        raise InputError([fault(flag_of(n), t, wrong, "one of the two") for n, t in texts.items()])
     path = Path(file)
     output = Path(given["output"] or path.with_suffix(".html"))
     write_stored(path, output, given, overwrite=given["overwrite"])

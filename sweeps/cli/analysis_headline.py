@@ -76,7 +76,7 @@ def host(evaluation: Evaluation) -> str:
     most = inside * number(evaluation, "host_memory_upper")
     has = inside * number(evaluation, "host_memory_capacity")
     unit, scale = ("TB", 1e12) if most >= 1e12 else ("GB", 1e9)
-    size = " to ".join(dict.fromkeys(three(one / scale) for one in (least, most)))
+    size = " to ".join(dict.fromkeys(three(limit / scale) for limit in (least, most)))
     if np.isnan(has):
         return f"{size} {unit} per node, of a memory that isn't known"
     verdict = fit_of(least, has, 0.0, most / least - 1.0)
@@ -86,7 +86,7 @@ def host(evaluation: Evaluation) -> str:
 def clock_notes(job: Job, evaluation: Evaluation) -> Iterator[str]:
     """Yield what a measured step tells of the machine, and how to ask for other plans of it."""
     fitted = job.resolved.origins.get(CLOCK, ())
-    if not any(one.kind == MEASURED for one in fitted):
+    if not any(origin.kind == MEASURED for origin in fitted):
         return
     ratio = number(evaluation, CLOCK)
     whole = number(Evaluation({**evaluation.given, CLOCK: 1.0}, evaluation.labels), "step_time")

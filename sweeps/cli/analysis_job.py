@@ -156,7 +156,7 @@ def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
             f"{name}, {short}": [s for s in spans if s.row == row]
             for row, short in zip((*STREAMS, COPIES), ("tp", "cp", "ep", "dp", "host"), strict=True)
         }
-    shown = {name: own for name, own in rows.items() if own}
+    shown = {name: drawn_spans for name, drawn_spans in rows.items() if drawn_spans}
     # More would be too thin to read: the trace has them.
     return shown if len(shown) <= MOST_ROWS else {name: rows[name] for name in step.stages}
 
@@ -256,12 +256,12 @@ SAID_BY = {
 def plan_faults(evaluation: Evaluation) -> Iterator[str]:
     """Yield a line for each condition that one plan doesn't fulfil."""
     every = list(faults(evaluation))
-    known = {one.requirement.fault for one in every}
-    for one in every:
-        values = {name: f"{value.reshape(-1)[0]:g}" for name, value in one.values.items()}
-        if SAID_BY.get(one.requirement.fault) in known:
+    known = {faulty.requirement.fault for faulty in every}
+    for fallen in every:
+        values = {name: f"{value.reshape(-1)[0]:g}" for name, value in fallen.values.items()}
+        if SAID_BY.get(fallen.requirement.fault) in known:
             continue
-        match one.requirement.fault:
+        match fallen.requirement.fault:
             case "heads_not_divisible":
                 wrong = f"does not divide the {values['heads']} attention heads"
                 allowed = _divisors(float(values["heads"]))
@@ -276,18 +276,18 @@ def plan_faults(evaluation: Evaluation) -> Iterator[str]:
                 name, wrong = evaluation.labels["algorithm"], "isn't defined for a group's ranks"
                 yield fault(flag_of("algorithm"), name, wrong, NOT_OF_GROUPS.text)
             case _:
-                yield _fault_line(one, values)
+                yield _fault_line(fallen, values)
 
 
-def _fault_line(one: Faulty, values: Mapping[str, str]) -> str:
+def _fault_line(faulty: Faulty, values: Mapping[str, str]) -> str:
     # A degree of 1 isn't what is wrong.
     idle = {
         name for name, value in values.items() if name in ("ep", "etp", *DEGREES) and value == "1"
     }
     shown = {name: value for name, value in values.items() if name not in idle} or values
-    wrong = one.requirement.fault.replace("_", " ")
+    wrong = faulty.requirement.fault.replace("_", " ")
     names = ", ".join(map(flag_of, shown))
-    return fault(names, ", ".join(shown.values()), wrong, one.requirement.text)
+    return fault(names, ", ".join(shown.values()), wrong, faulty.requirement.text)
 
 
 def _no_algorithm(labels: Mapping[str, str]) -> str:
@@ -313,7 +313,7 @@ def _product(values: Mapping[str, str]) -> str:
 
 def _divisors(gpus: float) -> str:
     """Return which degrees a number of GPUs allows."""
-    each = [f"{one}" for one in range(1, int(gpus) + 1) if gpus % one == 0.0]
+    each = [f"{divisor}" for divisor in range(1, int(gpus) + 1) if gpus % divisor == 0.0]
     return f"use {', '.join(each[:4])}" + ", .." * (len(each) > 4)
 
 

@@ -40,8 +40,9 @@ from sweeps.cli.tables import every_row
 from sweeps.cli.typed import flag_of
 from sweeps.impossible import LIMITS, impossible, too_many
 from sweeps.job import Job
-from sweeps.result import Result, aligned
+from sweeps.result import Result
 from sweeps.spec.units import plain
+from sweeps.wrapping import aligned
 
 Bodies = dict[str, Callable[[], Iterable[str]]]
 WIDTH = 42
@@ -109,8 +110,8 @@ def _both_parts(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
     count = max(len(left), len(right))
     left += [["", "", ""]] * (count - len(left))
     right += [["", ""]] * (count - len(right))
-    rows = [[*one, other[0], other[1]] for one, other in zip(left, right, strict=True)]
-    widths = [max(len(row[place]) for row in rows) for place in range(5)]
+    rows = [[*cells, other[0], other[1]] for cells, other in zip(left, right, strict=True)]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
     for row in rows:
         first, second = row[0].ljust(widths[0]), row[3].ljust(widths[3])
         numbers = f"{row[1].rjust(widths[1])}  {row[2].rjust(widths[2])}"
@@ -350,8 +351,10 @@ def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
     part = "memory" if result.memory_is_whole else "model states"
     stage = evaluation.value("peak_memory_stage", {}) if result.memory_is_whole else None
     stages = evaluation["pp"]
-    place = f" (stage {stage + 1:g} of {stages:g})" if stage is not None and stages > 1.0 else ""
-    yield f"{part} of {'the fullest' if stages > 1.0 else 'a'} GPU{place}"
+    stage_words = (
+        f" (stage {stage + 1:g} of {stages:g})" if stage is not None and stages > 1.0 else ""
+    )
+    yield f"{part} of {'the fullest' if stages > 1.0 else 'a'} GPU{stage_words}"
     for name, value in result.memory.items():
         if value > 0.0:
             yield _line(display.words(name), size_of(value))
@@ -389,13 +392,19 @@ def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[s
     rows: list[Sequence[str]] = [("", "messages", "a rank sends", "each takes", "time", "energy")]
     for name, reports in result.collective_reports.items():
         rows.append((f"{name}: {DIMENSIONS[name]}",))
-        for one in reports:
-            rows.append((f"  {one.title}, on {_place(evaluation, one)}",))
-            rows += _ways(one)
+        for collective_report in reports:
+            rows.append(
+                (f"  {collective_report.title}, on {_place(evaluation, collective_report)}",)
+            )
+            rows += _ways(collective_report)
         rows.append(_together("  together", reports, result.dimension_times[name]))
     total = result.total_comm_time_per_step_upper_bound_s
     if total is not None:
-        every = [one for reports in result.collective_reports.values() for one in reports]
+        every = [
+            operation_report
+            for reports in result.collective_reports.values()
+            for operation_report in reports
+        ]
         rows.append(_together("upper bound of a step's communication", every, total))
     yield from aligned(rows, left=len(rows[0]), indent="")
     library = evaluation.labels.get("library", NO_LIBRARY)
@@ -414,36 +423,37 @@ def _share(share: Array) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _place(evaluation: Evaluation, one: CollectiveReport) -> str:
+def _place(evaluation: Evaluation, collective_report: CollectiveReport) -> str:
     """Return where the ranks of a group are."""
     if evaluation.labels["topology"] == "hierarchical":
-        return f"{_some(one.nodes, 'node')} x {one.ranks / one.nodes:.3g}"
-    ranks = _some(one.ranks, "rank")
+        per_node = collective_report.ranks / collective_report.nodes
+        return f"{_some(collective_report.nodes, 'node')} x {per_node:.3g}"
+    ranks = _some(collective_report.ranks, "rank")
     if evaluation.labels["link"] != "auto" or "bandwidth" in evaluation.given:
         return ranks
-    inside = one.ranks <= one.members_in_node
+    inside = collective_report.ranks <= collective_report.members_in_node
     return f"{ranks}, by the link {'in a node' if inside else 'between nodes'}"
 
 
-def _ways(one: CollectiveReport) -> Iterator[Sequence[str]]:
+def _ways(collective_report: CollectiveReport) -> Iterator[Sequence[str]]:
     for way, count, whole in (
-        ("forward", one.forward_count, one.forward_time_s),
-        ("backward", one.backward_count, one.backward_time_s),
+        ("forward", collective_report.forward_count, collective_report.forward_time_s),
+        ("backward", collective_report.backward_count, collective_report.backward_time_s),
     ):
         if count > 0.0:
             yield (
                 f"    {way}",
-                f"{count:g} x {size_of(one.message_bytes)}",
-                size_of(count * one.volume_bytes),
-                shown("time", one.latency_s),
+                f"{count:g} x {size_of(collective_report.message_bytes)}",
+                size_of(count * collective_report.volume_bytes),
+                shown("time", collective_report.latency_s),
                 shown("time", whole),
                 "",
             )
 
 
 def _together(words: str, reports: Sequence[CollectiveReport], time: Any) -> Sequence[str]:
-    volume = sum(float(one.total_volume_bytes) for one in reports)
-    energy = sum(float(one.total_energy_j) for one in reports)
+    volume = sum(float(collective_report.total_volume_bytes) for collective_report in reports)
+    energy = sum(float(collective_report.total_energy_j) for collective_report in reports)
     return (words, "", size_of(volume), "", shown("time", time), shown("energy", energy))
 
 
@@ -478,7 +488,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     yield _line("total", f"{shown('step_time', whole)}, {band(evaluation, 'step_time')}")
     settings = job.resolved.origins["unknown_settings"][0].source
     known = job.resolved.origins["uncalibrated_device"][0].source
-    name = class_of_step(evaluation.labels, lambda one: evaluation[one])
+    name = class_of_step(evaluation.labels, lambda quantity: evaluation[quantity])
     said = f"four in five published runs are within that: {class_words('step_time', name)}"
     said += "" if known.endswith("compared with runs") else f"; not calibrated: {known}"
     yield f"  ({said}; {settings})"
@@ -530,8 +540,8 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
     yield from _memory_formulas(derivation, evaluation, result)
     for dimension, reports in result.collective_reports.items():
         yield f"{dimension}, with the numbers put in"
-        for one in reports:
-            yield from _operation(derivation, one, evaluation)
+        for collective_report in reports:
+            yield from _operation(derivation, collective_report, evaluation)
         yield from derivation.lines(f"{dimension}_communication_time", evaluation, 1)
     if evaluation.value("communication_upper_bound", {}) is not None:
         yield from derivation.lines("communication_upper_bound", evaluation, 0)
@@ -539,8 +549,8 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
         yield "step, with the numbers put in"
         rates = display.rows("rates", "training", "cost", "failures")
         for name in ("step_time", "pipeline_time", *STEP_PARTS, *rates):
-            found = evaluation.value(name, {})
-            if found is not None and not np.isnan(found):
+            value = evaluation.value(name, {})
+            if value is not None and not np.isnan(value):
                 yield from derivation.lines(name, evaluation, DEEP)
     yield from derivation.where()
     yield from derivation.references()
@@ -549,11 +559,11 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
 
 def declarations(job: Job) -> Iterator[str]:
     """Yield the statement and source of every formula and algorithm that takes part, once."""
-    found = (
+    references = (
         (statement(declaration), declaration.reference)
         for declaration in job.program.declarations()
     )
-    for stated, reference in dict.fromkeys(found):
+    for stated, reference in dict.fromkeys(references):
         yield from (stated, f"  source  {reference}")
 
 
@@ -577,9 +587,9 @@ def _memory_formulas(
 
 
 def _operation(
-    derivation: Derivation, one: CollectiveReport, evaluation: Evaluation
+    derivation: Derivation, collective_report: CollectiveReport, evaluation: Evaluation
 ) -> Iterator[str]:
-    operation = one.operation
+    operation = collective_report.operation
     yield from derivation.lines(operation.message, evaluation, DEEP)
     yield from derivation.collective(
         [operation.quantity(part) for part in OF_ONE], operation.title, evaluation, DEEP

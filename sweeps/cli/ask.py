@@ -20,7 +20,7 @@ from sweeps.cli.kept import Kept
 from sweeps.cli.refusals import of_click, told
 from sweeps.cli.sections import shown_sections
 from sweeps.errors import InputError, fault, nearest, tell_all
-from sweeps.result import fitted
+from sweeps.wrapping import fitted
 
 # Options of how a screen is shown or a program reads it: what is asked has these as methods.
 ON_SCREEN = {
@@ -47,7 +47,12 @@ class Asked:
         """Return further sections of the report, by name, or all that there are."""
         known = [*self.kept.sections]
         unknown = [name for name in names if name not in known]
-        tell_all([fault("explain", one, "no such section", nearest(one, known)) for one in unknown])
+        tell_all(
+            [
+                fault("explain", section, "no such section", nearest(section, known))
+                for section in unknown
+            ]
+        )
         with self.context.scope(cleanup=False), np.errstate(all="ignore"):
             lines = shown_sections(names or known, self.kept.sections)
             return "".join(fitted(lines)).strip("\n")
@@ -73,8 +78,10 @@ def ask(name: str, arguments: Iterable[Any], options: Mapping[str, object]) -> A
     """
     command = commands.get_command(click.Context(commands), name)
     assert command is not None
-    own = [text for one in arguments for text in ([] if one is None else _texts(one))]
-    words = [*own, *_words(command, options)]
+    texts = [
+        text for argument in arguments for text in ([] if argument is None else _texts(argument))
+    ]
+    words = [*texts, *_words(command, options)]
     kept = Kept()
     token = ASKED.set([name, *words])
     try:
@@ -122,9 +129,9 @@ def _words(command: click.Command, options: Mapping[str, object]) -> Iterator[st
     for name, value in options.items():
         plain = name.removesuffix("_")
         flag, param = known.get(plain, (f"--{plain.replace('_', '-')}", None))
-        own = "" if param is None else str(param.name)
-        if own in ON_SCREEN:
-            raise InputError(fault(plain, value, "is of the command line", ON_SCREEN[own]))
+        option = "" if param is None else str(param.name)
+        if option in ON_SCREEN:
+            raise InputError(fault(plain, value, "is of the command line", ON_SCREEN[option]))
         if value is None or (value is False and param is not None and param.is_flag):
             continue
         # Some options mean their usual value where they are given without one.
@@ -146,7 +153,7 @@ def _has_usual(option: click.Option) -> bool:
 def _texts(value: Any) -> list[str]:
     """Return each of one or several values as text."""
     several = isinstance(value, Iterable) and not isinstance(value, str | Mapping)
-    return [_text(one) for one in value] if several else [_text(value)]
+    return [_text(item) for item in value] if several else [_text(value)]
 
 
 def _text(value: Any) -> str:
@@ -160,7 +167,7 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
     if isinstance(value, Mapping):
-        return ",".join(f"{name}={_text(one)}" for name, one in value.items())
+        return ",".join(f"{name}={_text(item)}" for name, item in value.items())
     if isinstance(value, Iterable):
         return ",".join(map(_text, value))
     return str(value)

@@ -33,7 +33,7 @@ from sweeps.cli.typed import flag_of, flags_of
 from sweeps.cli.write import Output
 from sweeps.errors import fault, tell_all
 from sweeps.own_formulas import load_formulas
-from sweeps.result import Result, aligned, fitted, provenance_of
+from sweeps.result import Result, provenance_of
 from sweeps.search.buy import PRICES, Offer, Searched, Tried, Wish, best_batch, offers
 from sweeps.search.buy_table import Bought, figure_of, layout
 from sweeps.search.interface import spec_of
@@ -41,6 +41,7 @@ from sweeps.search.request import DEFAULT_THRESHOLD, Request
 from sweeps.search.words import bound_by, memory_words
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.units import grouped
+from sweeps.wrapping import aligned, fitted
 
 
 @click.command("buy", cls=flags.SweepCommand)
@@ -188,11 +189,13 @@ def _lines_of_several(several: Sequence[Bought], every: Sequence[Purchase]) -> I
 
 
 def _saved(
-    found: Sequence[Offer], asked: Purchase, given: Planned, result: Callable[[], Result]
+    offered: Sequence[Offer], asked: Purchase, given: Planned, result: Callable[[], Result]
 ) -> Iterator[str]:
     """Write the launch files of what to buy, and yield which there are."""
-    batch = best_batch(found, asked.wish) or found[-1].batch
-    made = _ordered([one for one in found if one.batch == batch and one.least], asked.wish)
+    batch = best_batch(offered, asked.wish) or offered[-1].batch
+    made = _ordered(
+        [offer for offer in offered if offer.batch == batch and offer.least], asked.wish
+    )
     best = made[0].best(asked.wish) if made else None
     if best is None or best.detail is None:
         return
@@ -207,9 +210,9 @@ def _saved(
     yield from save(given, best.detail.plan, point.with_constants(**constants), heading, result)
 
 
-def _makes(one: Offer, wish: Wish) -> bool:
+def _makes(offer: Offer, wish: Wish) -> bool:
     """Whether a number of a machine's GPUs makes it."""
-    return one.least is not None and not one.least.fails(wish)
+    return offer.least is not None and not offer.least.fails(wish)
 
 
 def _provenance(every: Sequence[Purchase], given: Planned) -> dict[str, str]:
@@ -220,9 +223,9 @@ def _provenance(every: Sequence[Purchase], given: Planned) -> dict[str, str]:
     wanted: dict[str, Any] = {"tokens": every[0].wish.tokens, "days": every[0].wish.days}
     if len(every) > 1:
         wanted = {
-            "models": [one.first.labels.get("model", "") for one in every],
-            "tokens": [one.wish.tokens for one in every],
-            "days": [one.wish.days for one in every],
+            "models": [purchase.first.labels.get("model", "") for purchase in every],
+            "tokens": [purchase.wish.tokens for purchase in every],
+            "days": [purchase.wish.days for purchase in every],
         }
     return provenance_of(
         title="GPUs for a training in time",
@@ -275,7 +278,7 @@ def _lines(bought: Bought, asked: Purchase, show: Sequence[str], *, saved: bool)
 
 
 def _question(
-    found: Sequence[Offer], asked: Purchase, batch: float, made: Sequence[Offer]
+    offered: Sequence[Offer], asked: Purchase, batch: float, made: Sequence[Offer]
 ) -> Iterator[str]:
     """Yield what is asked, how it was read, and why this batch."""
     wish = asked.wish
@@ -285,20 +288,20 @@ def _question(
     size = f"{batch:g} sequences of {length:g} tokens per step ({asked.tokens(batch)} tokens)"
     question = f"{model}, {wish.tokens / 1e12:.4g} T tokens, at most {wish.days:g} days{budget}"
     yield from wrapped(f"{question}; {size}", "  ")
-    if len(asked.sequences) > 1 and any(_makes(one, wish) for one in made):
+    if len(asked.sequences) > 1 and any(_makes(offer, wish) for offer in made):
         yield "  the smallest batch whose run is as cheap as any, within a step's error"
     yield from (f"  ({line})" for line in asked.readings)
 
 
-def _unpriced_words(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
+def _unpriced_words(offered: Sequence[Offer], asked: Purchase) -> Iterator[str]:
     unpriced = [
         name
         for name in asked.points
         if any(
-            own.detail and isnan(own.cost)
-            for one in found
-            for own in one.tried
-            if one.machine == name
+            attempt.detail and isnan(attempt.cost)
+            for offer in offered
+            for attempt in offer.tried
+            if offer.machine == name
         )
     ]
     if unpriced:
@@ -309,19 +312,19 @@ def _unpriced_words(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
         )
 
 
-def _by_batch(found: Sequence[Offer], asked: Purchase) -> Iterator[str]:
+def _by_batch(offered: Sequence[Offer], asked: Purchase) -> Iterator[str]:
     """Yield what each batch that was searched does."""
     rows = [["tokens per step", "", "GPUs", "days", "cost", "MFU", ""]]
-    for one in found:
-        best = one.best(asked.wish)
+    for offer in offered:
+        best = offer.best(asked.wish)
         if best is None or best.detail is None:
-            rows.append([asked.tokens(one.batch), one.machine, "-", "-", "-", "-", one.why])
+            rows.append([asked.tokens(offer.batch), offer.machine, "-", "-", "-", "-", offer.why])
             continue
         days, cost, mfu = (best.detail[name] for name in ("run_days", "run_cost", "mfu"))
         late = best.fails(asked.wish)
-        late = f"at best; {late}" if one.least is None else late
+        late = f"at best; {late}" if offer.least is None else late
         texts = [three(days), shown("run_cost", cost), percent(mfu)]
-        rows.append([asked.tokens(one.batch), one.machine, f"{best.gpus:,}", *texts, late])
+        rows.append([asked.tokens(offer.batch), offer.machine, f"{best.gpus:,}", *texts, late])
     yield "By batch"
     yield from aligned(rows, left=2, last=True)
     yield ""
@@ -377,36 +380,36 @@ def _of_machines(made: Sequence[Offer], wish: Wish) -> list[Row]:
 
 def _table(heads_of_keys: Sequence[str], chosen: Sequence[Row]) -> list[list[str]]:
     """Return the table: a row for each number of GPUs that is told, after its keys."""
-    details = [own.detail for _, own, _ in chosen if own.detail is not None]
+    details = [attempt.detail for _, attempt, _ in chosen if attempt.detail is not None]
     columns = [
         column for column in COLUMNS if any(not isnan(detail[column[0]]) for detail in details)
     ]
     heads = [head for _, head, _ in columns]
     rows = [[*heads_of_keys, "", "GPUs", heads[0], "band", *heads[1:], ""]]
-    for (keys, own, why), detail in zip(chosen, details, strict=True):
+    for (keys, trial, why), detail in zip(chosen, details, strict=True):
         texts = [grouped(detail[name] * scale) for name, _, scale in columns]
         band = band_of("step_time", detail.values.get)
         notes = [text for text in (why, detail.fit) if text not in ("", FITS)]
-        rows.append([*keys, f"{own.gpus:,}", texts[0], band, *texts[1:], "; ".join(notes)])
+        rows.append([*keys, f"{trial.gpus:,}", texts[0], band, *texts[1:], "; ".join(notes)])
     return rows if any(row[-1] for row in rows) else [row[:-1] for row in rows]
 
 
-def _answer(found: Sequence[Offer], wish: Wish) -> Tried | None:
+def _answer(offered: Sequence[Offer], wish: Wish) -> Tried | None:
     """Return the GPUs to buy; None where no machine can."""
-    batch = best_batch(found, wish) or found[-1].batch
-    made = _ordered([one for one in found if one.batch == batch and one.least], wish)
+    batch = best_batch(offered, wish) or offered[-1].batch
+    made = _ordered([offer for offer in offered if offer.batch == batch and offer.least], wish)
     return made[0].best(wish) if made else None
 
 
 def _ordered(made: Sequence[Offer], wish: Wish) -> list[Offer]:
     """Return machines that can, the cheapest first, then those that just can't."""
 
-    def key(one: Offer) -> tuple[bool, float]:
-        best = one.best(wish)
+    def key(offer: Offer) -> tuple[bool, float]:
+        best = offer.best(wish)
         assert best is not None
         return bool(best.fails(wish)), best.cost if priced else best.hours
 
-    priced = not any(isnan(one.least.cost) for one in made if one.least)
+    priced = not any(isnan(offer.least.cost) for offer in made if offer.least)
     return sorted(made, key=key)
 
 
@@ -415,7 +418,9 @@ def _first(made: Sequence[Offer], every: Sequence[Offer], wish: Wish) -> str:
     best = made[0].best(wish) if made else None
     if best is None or best.detail is None:
         several = len(every) > 1
-        why = "; ".join(f"{one.machine}: {one.why}" if several else one.why for one in every)
+        why = "; ".join(
+            f"{offer.machine}: {offer.why}" if several else offer.why for offer in every
+        )
         return f"no machine can: {why}"
     if why := best.fails(wish):
         return f"no machine can; nearest are {best.gpus:,} GPUs of {made[0].machine} ({why})"
@@ -427,53 +432,55 @@ def _first(made: Sequence[Offer], every: Sequence[Offer], wish: Wish) -> str:
     return f"{text}; {best.verdict(wish)} the {wish.days:g} days"
 
 
-def _run_words(one: Tried) -> str:
+def _run_words(attempt: Tried) -> str:
     """Return how long a run takes and what it costs."""
-    assert one.detail is not None
-    cost = "" if isnan(one.cost) else f", {shown('run_cost', one.detail['run_cost'])}"
-    return f"{shown('run_days', one.detail['run_days'])}{cost}"
+    assert attempt.detail is not None
+    cost = "" if isnan(attempt.cost) else f", {shown('run_cost', attempt.detail['run_cost'])}"
+    return f"{shown('run_days', attempt.detail['run_days'])}{cost}"
 
 
-def _in_short(one: Offer, wish: Wish) -> Iterator[str]:
+def _in_short(offer: Offer, wish: Wish) -> Iterator[str]:
     """Yield a machine's plan and its next smaller number of GPUs, or why there is none."""
-    best = one.best(wish)
-    if one.least is None or best is None or best.detail is None:
-        yield from wrapped(f"{one.machine}: {one.why}")
+    best = offer.best(wish)
+    if offer.least is None or best is None or best.detail is None:
+        yield from wrapped(f"{offer.machine}: {offer.why}")
         return
-    yield from wrapped(f"{one.machine}: {best.detail.plan.name}")
-    less = one.neighbour
+    yield from wrapped(f"{offer.machine}: {best.detail.plan.name}")
+    less = offer.neighbour
     if less is not None:
         short = less.fails(wish) or "it would do"
         plan = f" ({less.detail.plan.split})" if less.detail else ""
         yield from wrapped(f"next smaller: {less.gpus:,} GPUs{plan}: {short}", "  ")
 
 
-def _of_machine(one: Offer, wish: Wish) -> Iterator[str]:
+def _of_machine(offer: Offer, wish: Wish) -> Iterator[str]:
     """Yield what binds on a machine: its plan, and the number of GPUs that just fails."""
     from sweeps.cli.plan_experts import bullets
 
-    yield one.machine
-    best = one.best(wish)
-    if one.least is None or best is None or best.detail is None:
-        yield from bullets([one.why])
+    yield offer.machine
+    best = offer.best(wish)
+    if offer.least is None or best is None or best.detail is None:
+        yield from bullets([offer.why])
         yield ""
         return
     detail = best.detail
     lines = [f"{best.gpus:,} GPUs, {best.verdict(wish)}: {detail.plan.name}", bound_by(detail)]
     lines.append(memory_words(detail, DEFAULT_THRESHOLD))
-    if one.why:
-        lines.append(f"over what is allowed: {one.why}")
-    if best is not one.least:
+    if offer.why:
+        lines.append(f"over what is allowed: {offer.why}")
+    if best is not offer.least:
         lines.append(
-            f"fewer make it, and cost more: {one.least.gpus:,} GPUs: {_run_words(one.least)}"
+            f"fewer make it, and cost more: {offer.least.gpus:,} GPUs: {_run_words(offer.least)}"
         )
-    less = one.neighbour
+    less = offer.neighbour
     if less is not None:
         short = less.fails(wish) or "it would do"
         plan = f" ({less.detail.plan.split})" if less.detail else ""
         lines.append(f"next smaller: {less.gpus:,} GPUs{plan}: {short}")
-    searched = f"searched: {', '.join(f'{own.gpus:,}' for own in one.tried)} GPUs"
-    rest = f"; bounds rule out the {one.ruled_out} other smaller numbers" if one.ruled_out else ""
+    searched = f"searched: {', '.join(f'{attempt.gpus:,}' for attempt in offer.tried)} GPUs"
+    rest = (
+        f"; bounds rule out the {offer.ruled_out} other smaller numbers" if offer.ruled_out else ""
+    )
     lines.append(searched + rest)
     yield from bullets(lines)
     yield ""

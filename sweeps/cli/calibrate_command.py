@@ -112,20 +112,20 @@ def command(logs: tuple[str, ...], **given: Unpack[Measured]) -> int:
         sizes=_sizes(given["at"]),
         folders=folders_of(given),
     )
-    found = calibrate(request)
-    if all(case.nodes == 1 for case in found.cases):
+    calibration = calibrate(request)
+    if all(case.nodes == 1 for case in calibration.cases):
         between = ("nics_per_node", "inter_bandwidth", *([] if written else ["fabric"]))
         for name, text in texts_of(given, between).items():
             if text:
                 wrong, allowed = "changes nothing: no log is of several nodes", "leave it out"
                 refuse(f"--{name.replace('_', '-')}", text, wrong, allowed)
-    result = result_of(found, given)
-    out.deliver(result, _lines(found, given), draw=lambda stem: _draw(found, stem))
+    result = result_of(calibration, given)
+    out.deliver(result, _lines(calibration, given), draw=lambda stem: _draw(calibration, stem))
     if written is not None:
-        write_hardware(found, written)
+        write_hardware(calibration, written)
         out.notes.write(f"wrote {given['write']}: sweeps catalog {given['write']}\n")
-    healthy = all(verdict.healthy for verdict in found.verdicts)
-    whole = not any(one.counts for one in found.left)
+    healthy = all(verdict.healthy for verdict in calibration.verdicts)
+    whole = not any(left_out.counts for left_out in calibration.left)
     return int(given["strict"] and not (healthy and whole))
 
 
@@ -160,29 +160,29 @@ def _check(out: Output) -> None:
         check_output(figure, overwrite=out.given["overwrite"])
 
 
-def _lines(found: Calibration, given: Measured) -> Iterator[str]:
+def _lines(calibration: Calibration, given: Measured) -> Iterator[str]:
     """Yield what people read."""
-    yield from screen_lines(found)
+    yield from screen_lines(calibration)
     yield ""
     if not given["hardware"]:
-        named = any(device_of(case.test.device) for case in found.cases)
+        named = any(device_of(case.test.device) for case in calibration.cases)
         why = "as the logs' GPUs" if named else "no log names its GPU"
-        yield f"Defaults: --hardware {found.machine.name} ({why})"
+        yield f"Defaults: --hardware {calibration.machine.name} ({why})"
     if not given["write"]:
         yield "Next: --write my.toml uses this fit in every command (--hardware)"
     bodies = {
-        "fit": lambda: fit_lines(found),
-        "rows": lambda: rows_lines(found),
-        "sources": lambda: source_lines(found),
+        "fit": lambda: fit_lines(calibration),
+        "rows": lambda: rows_lines(calibration),
+        "sources": lambda: source_lines(calibration),
     }
     also = ("fit", "rows") if given["verbose"] else ()
     show = tuple(name for name in OF_CALIBRATE if name in (*given["show"], *also))
     yield from further_lines(show, bodies, "exit status 1 unless healthy: --strict")
 
 
-def _draw(found: Calibration, stem: Path) -> list[Path]:
-    panels, more = curves_of(found)
-    title = f"Bus bandwidth on {found.machine.title}: measured, and as fitted"
+def _draw(calibration: Calibration, stem: Path) -> list[Path]:
+    panels, more = curves_of(calibration)
+    title = f"Bus bandwidth on {calibration.machine.title}: measured, and as fitted"
     return draw_calibrated(panels, stem, title=title, notes=more)
 
 
@@ -215,13 +215,13 @@ def normal_command(what: str, **given: Unpack[Measured]) -> int:
             flag = "--M" if name == "sizes" else f"--{name}"
             refuse(flag, text, f"doesn't apply to {what}", "leave it out")
     out = Output(given, f"normal-{what}").checked()
-    found = _normal(what, given)
-    result = found.result(given)
-    lines = mfu_lines(found) if what == "mfu" else collective_lines(found)
+    normal = _normal(what, given)
+    result = normal.result(given)
+    lines = mfu_lines(normal) if what == "mfu" else collective_lines(normal)
     out.deliver(
         result,
         lines,
-        draw=lambda stem: draw_normal(found.rows, found.points, stem, title=found.title),
+        draw=lambda stem: draw_normal(normal.rows, normal.points, stem, title=normal.title),
     )
     return 0
 

@@ -30,11 +30,8 @@ from sweeps.result import (
     UPPER_BOUNDS,
     Field,
     Result,
-    aligned,
-    fitted,
     of_rows,
     record_name,
-    room,
 )
 from sweeps.spec.axis import label_values
 from sweeps.spec.catalog import (
@@ -54,6 +51,7 @@ from sweeps.spec.model import PATTERN, USUAL_LENGTH, Model, shape_value
 from sweeps.spec.preset import Preset
 from sweeps.spec.software import Profile, load_software
 from sweeps.spec.units import format_quantity
+from sweeps.wrapping import aligned, fitted, room
 
 if TYPE_CHECKING:
     from sweeps.spec.framework import Choice, Framework
@@ -95,7 +93,7 @@ def command(
     from sweeps.spec.framework import Framework
 
     machines = folders_of(given)
-    models, frameworks = (folders_of(given, one) for one in OTHER_FOLDERS)
+    models, frameworks = (folders_of(given, kind) for kind in OTHER_FOLDERS)
     whole = bool(given["show"])
     if not names:
         released = presets_of("", frameworks)
@@ -115,20 +113,20 @@ def command(
         sys.stdout.writelines(fitted(_titles(kinds) if whole else _names(kinds)))
         keep(listed=lambda: _listed(kinds))
         return 0
-    found = [_load(name, machines, models, frameworks) for name in names]
+    entries = [_load(name, machines, models, frameworks) for name in names]
     with redirect_stdout(StringIO()) as screen:
-        for one in found:
-            if isinstance(one, Machine):
-                _show_machine(one, whole=whole)
-            elif isinstance(one, Framework):
-                _show_framework(one, whole=whole)
-            elif isinstance(one, Profile):
-                _show_library(one, whole=whole)
-            elif isinstance(one, Preset):
-                sys.stdout.writelines(f"{line}\n" for line in preset_text(one, whole=whole))
+        for entry in entries:
+            if isinstance(entry, Machine):
+                _show_machine(entry, whole=whole)
+            elif isinstance(entry, Framework):
+                _show_framework(entry, whole=whole)
+            elif isinstance(entry, Profile):
+                _show_library(entry, whole=whole)
+            elif isinstance(entry, Preset):
+                sys.stdout.writelines(f"{line}\n" for line in preset_text(entry, whole=whole))
             else:
-                _show_model(one, seq_length)
-        if not whole and not all(isinstance(one, Model) for one in found):
+                _show_model(entry, seq_length)
+        if not whole and not all(isinstance(spec, Model) for spec in entries):
             sys.stdout.write("More: --show sources (every value with its kind and source)\n")
     sys.stdout.writelines(fitted(screen.getvalue().splitlines()))
     return 0
@@ -246,7 +244,7 @@ def _show_framework(framework: Framework, *, whole: bool) -> None:
 
 def _show_library(profile: Profile, *, whole: bool) -> None:
     sys.stdout.write(f"{profile.name}  {profile.title}\n  {profile.summary}\n")
-    for place, tables in (
+    for location, tables in (
         ("GPUs of generation {}", profile.nodes),
         ("network {} between nodes", profile.fabrics),
         ("everywhere", {"": profile.shared}),
@@ -254,11 +252,11 @@ def _show_library(profile: Profile, *, whole: bool) -> None:
     ):
         filled = {name: figures for name, figures in tables.items() if figures}
         if not whole and len(filled) > 1:
-            sys.stdout.write(f"  {place.partition(' {}')[0]}\n")
+            sys.stdout.write(f"  {location.partition(' {}')[0]}\n")
             _show_columns(filled)
             continue
         for name, figures in filled.items():
-            sys.stdout.write(f"  {place.format(name)}\n")
+            sys.stdout.write(f"  {location.format(name)}\n")
             _show_figures(figures, whole=whole, shares=True)
 
 
@@ -271,9 +269,15 @@ def _show_columns(tables: Mapping[str, Mapping[str, Figure]]) -> None:
         return "-" if figure is None else _brief(name, figure)
 
     if len(figures) > len(tables):
-        rows = [["", *tables], *([name, *(cell(one, name) for one in tables)] for name in figures)]
+        rows = [
+            ["", *tables],
+            *([name, *(cell(table, name) for table in tables)] for name in figures),
+        ]
     else:
-        rows = [["", *figures], *([one, *(cell(one, name) for name in figures)] for one in tables)]
+        rows = [
+            ["", *figures],
+            *([table, *(cell(table, name) for name in figures)] for table in tables),
+        ]
     sys.stdout.writelines(f"{line}\n" for line in aligned(rows))
 
 
@@ -309,7 +313,7 @@ def _padded(items: Sequence[tuple[str, str]]) -> list[str]:
 
 def _show_figures(figures: Mapping[str, Figure], *, whole: bool, shares: bool = False) -> None:
     if not whole:
-        _show_pairs({name: _brief(name, one) for name, one in figures.items()})
+        _show_pairs({name: _brief(name, stated) for name, stated in figures.items()})
         return
     width = max(map(len, figures), default=0)
     for quantity, figure in figures.items():
@@ -333,13 +337,13 @@ def _show_model(model: Model, seq_length: str | None) -> None:
         sys.stdout.write(f"  Hugging Face: {', '.join(model.hugging_face)}\n")
     sys.stdout.write(f"  shapes: {model.kind}, {model.source}\n")
     # What the file's own source doesn't cover says where it comes from; absent parts go unsaid.
-    own = {
+    model_figures = {
         name: figure
         for name, figure in model.figures.items()
         if (name in model.own and name not in NUMBERS) or name in {"kv_heads", "head_size"}
     }
-    width = max(map(len, (*own, *PASS)))
-    for name, figure in own.items():
+    width = max(map(len, (*model_figures, *PASS)))
+    for name, figure in model_figures.items():
         origin = "" if figure.source == model.source else f"   {figure.kind}, {figure.source}"
         sys.stdout.write(f"  {name.ljust(width)}  {figure.value:,.0f}{origin}\n")
     if model.pattern:
@@ -438,8 +442,8 @@ def _spec_schema() -> Schema:
     from sweeps.spec.reduction import KEYS, REDUCTIONS
     from sweeps.spec.sweep import SETTINGS_KEYS
 
-    one = {"type": ["string", "number", "boolean"]}
-    several = {"anyOf": [one, {"type": "array", "items": one}]}
+    single = {"type": ["string", "number", "boolean"]}
+    several = {"anyOf": [single, {"type": "array", "items": single}]}
     columns: Schema = {}
     for name, quantity in VOCABULARY.items():
         unit = "" if quantity.units == "1" else f" [{quantity.units}]"
@@ -467,8 +471,8 @@ def _spec_schema() -> Schema:
         "measured": {"type": "object"},
         "asserts": {"type": "array", "items": _table({"that": TEXT}, required=["that"])},
     }
-    found = _table({name: kinds[name] for name in SETTINGS_KEYS})
-    return {**found, "$defs": {"values": several}}
+    schema = _table({name: kinds[name] for name in SETTINGS_KEYS})
+    return {**schema, "$defs": {"values": several}}
 
 
 def _figure(units: str, words: str = "") -> Schema:
@@ -487,21 +491,21 @@ def _hardware_schema() -> Schema:
     from sweeps.spec.machine import CONSTANTS, ISSUE, KEYS, TABLES
 
     words: Schema = {"anyOf": [TEXT, WORDS, {"type": "number"}]}
-    found = {place: _table({}) for place in (*TABLES, "software")}
-    for place, entries in TABLES.items():
+    schemas = {section: _table({}) for section in (*TABLES, "software")}
+    for table, entries in TABLES.items():
         for key, entry in entries.items():
             meaning = VOCABULARY[entry.quantity].meaning if entry.quantity in VOCABULARY else ""
-            found[place]["properties"][key] = _figure(entry.units, meaning)
+            schemas[table]["properties"][key] = _figure(entry.units, meaning)
     for name in (*CONSTANTS, ISSUE):
-        found["software"]["properties"][name] = _figure(VOCABULARY[name].units)
-    for place in list(found):
-        parent, dot, key = place.partition(".")
+        schemas["software"]["properties"][name] = _figure(VOCABULARY[name].units)
+    for table in list(schemas):
+        parent, dot, key = table.partition(".")
         if dot:
-            found[parent]["properties"][key] = found.pop(place)
-    for place, keys in KEYS.items():
-        for key in keys if place else ():
-            found[place]["properties"].setdefault(key, words)
-    return _table({**dict.fromkeys((*KEYS[""], "like"), TEXT), **found})
+            schemas[parent]["properties"][key] = schemas.pop(table)
+    for table, keys in KEYS.items():
+        for key in keys if table else ():
+            schemas[table]["properties"].setdefault(key, words)
+    return _table({**dict.fromkeys((*KEYS[""], "like"), TEXT), **schemas})
 
 
 def _model_schema() -> Schema:

@@ -90,7 +90,7 @@ def command(**given: Unpack[Given]) -> int:
         return 0
     out = Output(given, "collective")
     show = wanted_sections(given, OF_COLLECTIVE)
-    out.evaluate(job, lambda found: screen(job, found, show))
+    out.evaluate(job, lambda records: screen(job, records, show))
     return 0
 
 
@@ -124,8 +124,8 @@ def report(job: Job, record: Record) -> Iterator[str]:
     """Yield the report's lines."""
     constants, labels = _cell(job)
     texts = job.program.faults.texts
-    found = [name for name in str(record["status"]).split() if name != "ok"]
-    notes = _refuse(constants, labels, found, record["time"], texts)
+    faults = [name for name in str(record["status"]).split() if name != "ok"]
+    notes = _refuse(constants, labels, faults, record["time"], texts)
     used = record["chosen_algorithm"]
     library = dict(_library(job, labels))
     protocol = f", protocol {library['protocol']}" if library and labels["library"] != XLA else ""
@@ -277,13 +277,13 @@ def _cell(job: Job) -> tuple[dict[str, float], dict[str, str]]:
 def _refuse(
     constants: Mapping[str, float],
     labels: Mapping[str, str],
-    found: Sequence[str],
+    states: Sequence[str],
     time: float,
     texts: Mapping[str, str],
 ) -> list[str]:
     """Refuse a cell that can't be; return the reasons why some of its values are missing."""
-    notes = [name for name in found if name in NOTES]
-    faults = [name for name in found if name not in NOTES]
+    notes = [name for name in states if name in NOTES]
+    faults = [name for name in states if name not in NOTES]
     if not faults and np.isnan(time) and NOT_KNOWN in notes:
         unknown = ", ".join(name for name, value in constants.items() if np.isnan(value))
         wrong = f"the machine's file has no {unknown}"
@@ -302,7 +302,7 @@ def _refuse(
 
 def _no_algorithm(labels: Mapping[str, str]) -> str:
     network, collective = labels["topology"], labels["collective"]
-    known = [one.name for one in ALGORITHMS.of(network, collective)]
+    known = [algorithm.name for algorithm in ALGORITHMS.of(network, collective)]
     if not known:
         others = dict.fromkeys(key[1] for key in ALGORITHMS if key[0] == network)
         wrong = f"a {network} network has no algorithm of it"
@@ -344,9 +344,9 @@ def _terms(job: Job, record: Record) -> Iterator[str]:
     yield from _time(algorithm, scope, derivation)
     if len(case.algorithms) > 1:
         times = {
-            one.name: float(_of_algorithm(job, one)["time"])
-            for one in case.algorithms
-            if _defined(job, one)
+            candidate.name: float(_of_algorithm(job, candidate)["time"])
+            for candidate in case.algorithms
+            if _defined(job, candidate)
         }
         told = ", ".join(f"{name} {format_quantity(time, 's')}" for name, time in times.items())
         yield f"  fastest of {told}: {algorithm.name}"

@@ -25,7 +25,7 @@ def default_words(name: str, *, training: bool) -> str:
     """Return what is taken where a quantity or label isn't given; empty where nothing is."""
     usual, few, other = _answers(training=training)
     origins = usual.origins.get(name)
-    values = [_shown(name, one) for one in (few, usual, other)]
+    values = [_shown(name, number) for number in (few, usual, other)]
     if not origins or not values[1]:
         return ""
     owners = {usual.labels[label]: words for label, words in WHOSE.items() if label in usual.labels}
@@ -66,7 +66,7 @@ def _shown(name: str, taken: Resolved) -> str:
     value = taken.constants.get(name, float("nan"))
     if name in LABELS or isnan(value):
         return ""
-    one = VOCABULARY[name]
-    if one.integer and (one.minimum, one.maximum) == (0, 1):
+    quantity = VOCABULARY[name]
+    if quantity.integer and (quantity.minimum, quantity.maximum) == (0, 1):
         return "on" if value else "off"
     return written(name, value)

@@ -102,7 +102,8 @@ class Derivation:
             if needed in scope.given:
                 self.leaves.setdefault(needed, exact(needed, value))
         numbers = (
-            self.sources.setdefault(one.reference, len(self.sources) + 1) for one in declared
+            self.sources.setdefault(statement.reference, len(self.sources) + 1)
+            for statement in declared
         )
         yield f"  {called or name} = {expression}"
         digits = digits_for(expression, values, float(scope[name]))
@@ -141,8 +142,8 @@ class Derivation:
             f"{name} = {exact(name, outer[source])} ({source})"
             for name, source in declared.bind.items()
         ]
-        places = [f"{label} {value}" for label, value in declared.labels.items()]
-        yield f"  {declared.returns} = {declared.of} with {', '.join((*places, *bound_to))}"
+        labels = [f"{label} {value}" for label, value in declared.labels.items()]
+        yield f"  {declared.returns} = {declared.of} with {', '.join((*labels, *bound_to))}"
         yield f"    = {exact(declared.returns, inner[declared.of])}"
 
     def collective(

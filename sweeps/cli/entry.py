@@ -11,8 +11,8 @@ from pathlib import Path
 
 def main() -> None:
     """Run the command, or say in one line why the package ``sweeps`` is another's."""
-    found = importlib.util.find_spec("sweeps")
-    folder = Path(found.origin).parent if found and found.origin else None
+    spec = importlib.util.find_spec("sweeps")
+    folder = Path(spec.origin).parent if spec and spec.origin else None
     if folder is None or not (folder / "cli").is_dir() or (folder / "config").is_dir():
         where = f" ({folder})" if folder else ""
         sys.exit(

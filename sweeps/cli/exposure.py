@@ -10,7 +10,7 @@ from overhead.evaluation import Evaluation
 from overhead.labels import PAIRED, PREFETCHES, SHARED
 from sweeps.bands import percent
 from sweeps.cli.numbers import shown
-from sweeps.result import aligned
+from sweeps.wrapping import aligned
 
 # Of each dimension: its parts of a step that are exposed, the share that may hide, behind what,
 # and why the rest can't.

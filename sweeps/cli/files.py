@@ -23,10 +23,11 @@ from sweeps.plots.declare import check_figures, variables_of
 from sweeps.plots.defaults import default_figures, main_variable
 from sweeps.plots.draw import best_cells, draw, effects, tabulate
 from sweeps.plots.schema import Figure
-from sweeps.result import Result, aligned, csv_lines, fitted, room, stored_as
+from sweeps.result import Result, csv_lines, stored_as
 from sweeps.store.encode import Storage
 from sweeps.store.netcdf import is_complete, open_dataset, write
 from sweeps.store.publish import NewFile, check_output, system_calls
+from sweeps.wrapping import aligned, fitted, room
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -193,13 +194,13 @@ def _answer(dataset: xr.Dataset) -> tuple[list[str], list[Table]]:
     main = main_variable(dataset, subject_of(dataset))
     if main is None or dataset.variables[main].size > _MOST_READ:
         return [], []
-    own = [one for one in figures_of(dataset) if one.kind in TABLES]
+    drawn = [figure for figure in figures_of(dataset) if figure.kind in TABLES]
     # What is asked first, and what stands beside it: of the same lines another quantity.
-    alike = [one for one in own if _along(one) == _along(own[0])]
-    shown = [tabulate(dataset, one) for one in alike]
+    alike = [figure for figure in drawn if _along(figure) == _along(drawn[0])]
+    shown = [tabulate(dataset, figure) for figure in alike]
     shown = shown or [best_cells(dataset, main, _BEST)]
-    changes = [*effects(dataset, own[0])] if own else []
-    return [*changes, *_of_others(dataset, own)], shown
+    changes = [*effects(dataset, drawn[0])] if drawn else []
+    return [*changes, *_of_others(dataset, drawn)], shown
 
 
 def _aligned(names: int, rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -231,7 +232,7 @@ def _of_others(dataset: xr.Dataset, figures: Sequence[Figure]) -> Iterator[str]:
         shown = dataset.variables.get(variables_of(figure)[0])
         first.setdefault("" if shown is None else shown.attrs.get(SUBJECT, ""), figure)
     for figure in [*first.values()][1:]:
-        found = [f"  {line}" for line in effects(dataset, figure)]
-        if found:
+        effect_lines = [f"  {line}" for line in effects(dataset, figure)]
+        if effect_lines:
             yield figure["title"] or tabulate(dataset, figure)[0]
-            yield from found
+            yield from effect_lines

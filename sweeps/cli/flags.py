@@ -166,7 +166,7 @@ class SweepCommand(Command):
             ctx.meta[HELP_ALL] = True
             args = [*(arg for arg in args if arg != "--help-all"), "--help"]
         known = {text for param in self.params for text in (*param.opts, *param.secondary_opts)}
-        given = {one.name for one in self.params}
+        given = {param.name for param in self.params}
         typed = dict.fromkeys(text.partition("=")[0] for text in args if text.startswith("--"))
         alone = self.name == COLLECTIVE
         extra: dict[str, list[str]] = {}
@@ -196,10 +196,10 @@ class SweepCommand(Command):
         try:
             return super().invoke(ctx)
         except InputError as error:
-            found = found_in(ctx)
-            if found is None:
+            from_file = found_in(ctx)
+            if from_file is None:
                 raise
-            files = [reading.file for reading in found.readings]
+            files = [reading.file for reading in from_file.readings]
             lines = (
                 line if any(file in line for file in files) else f"{', '.join(files)}: {line}"
                 for line in error.faults
@@ -256,7 +256,7 @@ def _in_short(words: str) -> str:
     text = words.partition("  [")[0]
     first, _, listed = text.partition(": ")
     named = f"{first}." if ", " in listed and "(" not in first else text
-    return next((one for one in (words, text) if len(one) <= LONG), named)
+    return next((candidate for candidate in (words, text) if len(candidate) <= LONG), named)
 
 
 LONG = 50  # letters of an option's words that fit a line of help
@@ -265,7 +265,7 @@ LONG = 50  # letters of an option's words that fit a line of help
 def shown_and_others(opts: Sequence[str]) -> tuple[str, list[str]]:
     """Return the names of an option that help shows, a short one among them, and the others."""
     long = [opt for opt in opts if opt.startswith("--")]
-    short = [one for one in opts if one not in long]
+    short = [spelling for spelling in opts if spelling not in long]
     return ", ".join([*short, *long[:1]]), long[1:]
 
 
@@ -293,19 +293,19 @@ def options(*names: str) -> Callable[[Decorated], Decorated]:
 def given_options(given: Options, usual: Iterable[str]) -> dict[str, str | None]:
     """Return what the options give, by quantity or label, the usual ones and others."""
     context = click.get_current_context(silent=True)
-    more = [str(one.name) for one in context.meta.get(EXTRA, ())] if context else []
+    more = [str(param.name) for param in context.meta.get(EXTRA, ())] if context else []
     texts = texts_of(given, (*usual, *more))
-    found = {name: read(name, text) for name, text in texts.items()}
-    slow = [(n, t) for n, t in found.items() if n.endswith(("bandwidth", "latency")) and t]
+    values = {name: read(name, text) for name, text in texts.items()}
+    slow = [(n, t) for n, t in values.items() if n.endswith(("bandwidth", "latency")) and t]
     faults = [line for name, text in slow for line in _slow(name, text)]
     tell_all(faults)
-    return found
+    return values
 
 
 def typed_options(given: Options, usual: Iterable[str]) -> dict[str, str | None]:
     """Return what was typed, as `given_options` does: what a launch file says may be idle here."""
-    found = found_in(click.get_current_context(silent=True))
-    taken = found.taken if found else {}
+    from_file = found_in(click.get_current_context(silent=True))
+    taken = from_file.taken if from_file else {}
     return {name: text for name, text in given_options(given, usual).items() if name not in taken}
 
 
@@ -430,8 +430,8 @@ def switched(name: str, word: str) -> str:
 
 def is_switch(name: str) -> bool:
     """Return whether a quantity is 0 or 1."""
-    one = VOCABULARY[name]
-    return one.integer and (one.minimum, one.maximum) == (0, 1)
+    quantity = VOCABULARY[name]
+    return quantity.integer and (quantity.minimum, quantity.maximum) == (0, 1)
 
 
 def is_input(name: str, *, alone: bool) -> bool:
@@ -455,7 +455,7 @@ def is_input(name: str, *, alone: bool) -> bool:
         else PLAN_CONDITIONS
     )
     return (
-        any(name in one.inputs for one in REGISTRY.values())
+        any(name in formula.inputs for formula in REGISTRY.values())
         or any(name in call.bind.values() for call in REGISTRY.calls)
         or any(name in condition.inputs for condition in conditions)
     )
@@ -466,9 +466,9 @@ def is_input(name: str, *, alone: bool) -> bool:
 
 def words_of(name: str, command: str) -> str:
     """Return what an option is, with its unit or values, and its default."""
-    own = FLAGS.get(name, Flag())
+    flag = FLAGS.get(name, Flag())
     default = _default(name, command)
-    text = own.words or (_of_label(name) if name in LABELS else _of_quantity(name))
+    text = flag.words or (_of_label(name) if name in LABELS else _of_quantity(name))
     return f"{text[:1].upper()}{text[1:]}.{f'  [default: {default}]' if default else ''}"
 
 
@@ -481,9 +481,9 @@ def _of_label(name: str) -> str:
 
 
 def _of_quantity(name: str) -> str:
-    one = VOCABULARY[name]
-    unit = UNITS.get(one.units, one.units) if one.units != "1" else ""
-    text = one.meaning.removesuffix(" (0 or 1)")
+    quantity = VOCABULARY[name]
+    unit = UNITS.get(quantity.units, quantity.units) if quantity.units != "1" else ""
+    text = quantity.meaning.removesuffix(" (0 or 1)")
     return f"{text}: on or off" if is_switch(name) else f"{text}{f' [{unit}]' if unit else ''}"
 
 
@@ -494,8 +494,8 @@ def _default(name: str, command: str) -> str:
 
     if command in SEARCHES and name in SEARCHED:
         return "searched"
-    own = FLAGS.get(name, Flag()).default
-    return own or default_words(name, training=command != COLLECTIVE)
+    default = FLAGS.get(name, Flag()).default
+    return default or default_words(name, training=command != COLLECTIVE)
 
 
 def tree_algorithm(topology: str | None, algorithm: str | None, usual: str) -> str:

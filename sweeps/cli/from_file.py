@@ -48,8 +48,8 @@ def from_option(command: Any) -> Any:
 
 def files_in(args: Sequence[str]) -> list[str]:
     """Return the files of ``--from`` among arguments."""
-    found = [arg.partition("=")[2] for arg in args if arg.startswith("--from=")]
-    return found + [args[k + 1] for k, arg in enumerate(args[:-1]) if arg == "--from"]
+    paths = [arg.partition("=")[2] for arg in args if arg.startswith("--from=")]
+    return paths + [args[k + 1] for k, arg in enumerate(args[:-1]) if arg == "--from"]
 
 
 def read_files(
@@ -62,7 +62,7 @@ def read_files(
     from sweeps.search.request import CHOICES
 
     overrides = {name: Override(pairs[-1][0], str(pairs[-1][1])) for name, pairs in given.items()}
-    ruled = {own for name in given for own in (name, *SAME.get(name, ()))}
+    ruled = {spelling for name in given for spelling in (name, *SAME.get(name, ()))}
     for name in ruled - overrides.keys():
         overrides[name] = Override("", "")
     readings = read_launches(files, overrides)
@@ -70,8 +70,8 @@ def read_files(
     _ask(readings, {*ruled, *values} | ({"world_size"} if command == "buy" else set()))
     taken = {name: _text(value) for name, value in values.items() if name not in ruled}
     if "model" in given:
-        own = shapes()
-        taken = {name: text for name, text in taken.items() if name not in own}
+        shape_names = shapes()
+        taken = {name: text for name, text in taken.items() if name not in shape_names}
     if is_of_hosts(taken, given.get("hardware", ())):
         del taken["gpus_per_node"]
     plan = {}
@@ -146,15 +146,15 @@ def found_in(context: click.Context | None) -> FromFile | None:
 
 def reading_lines() -> Iterator[str]:
     """Yield what was read of launch files, in a few sentences."""
-    found = found_in(click.get_current_context(silent=True))
-    for reading in found.readings if found else ():
+    from_file = found_in(click.get_current_context(silent=True))
+    for reading in from_file.readings if from_file else ():
         yield from reading.lines()
 
 
 def setting_lines() -> Iterator[str]:
     """Yield of launch files every note, and every value with the setting that it comes from."""
-    found = found_in(click.get_current_context(silent=True))
-    for reading in found.readings if found else ():
+    from_file = found_in(click.get_current_context(silent=True))
+    for reading in from_file.readings if from_file else ():
         yield from reading.lines()
         lists = {
             "of too little effect": reading.small,
@@ -164,6 +164,8 @@ def setting_lines() -> Iterator[str]:
         }
         yield from (f"  {words}: {', '.join(names)}" for words, names in lists.items() if names)
         for name, value in reading.given.items():
-            ruled = "" if found and name in {*found.taken, *found.plan} else " (not taken)"
+            ruled = (
+                "" if from_file and name in {*from_file.taken, *from_file.plan} else " (not taken)"
+            )
             yield f"  {name} = {_text(value)}: {reading.origins[name]}{ruled}"
         yield ""

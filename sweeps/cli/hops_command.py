@@ -194,10 +194,12 @@ def _one(quantity: str, text: str, flag: str) -> float:
 
 
 def _combined(text: str) -> tuple[tuple[int, int], ...]:
-    found = tuple(one for part in text.split(",") if (one := combination(part)) is not None)
-    if len(found) < len(text.split(",")):
+    combinations = tuple(
+        combined for part in text.split(",") if (combined := combination(part)) is not None
+    )
+    if len(combinations) < len(text.split(",")):
         refuse("--combined", text, "is no combination", "such as tp8-dp2,tp4-dp4")
-    return found
+    return combinations
 
 
 def _cases(study: HopStudy, given: Given, folders: list[Path]) -> tuple[Scenario, ...]:
@@ -225,24 +227,26 @@ def _cases(study: HopStudy, given: Given, folders: list[Path]) -> tuple[Scenario
         # What a case calls its links is of the wiring that it has.
         changed["link_names"] = ()
     texts = texts_of(given, (name for _, name, _ in LINKS))
-    own = {name: (flag, text) for (flag, *_), name, _ in LINKS if (text := texts[name]) is not None}
-    if own:
-        changed["given"] = {name: _one(name, text, flag) for name, (flag, text) in own.items()}
+    links = {
+        name: (flag, text) for (flag, *_), name, _ in LINKS if (text := texts[name]) is not None
+    }
+    if links:
+        changed["given"] = {name: _one(name, text, flag) for name, (flag, text) in links.items()}
     if changed:
-        flag, text = next(iter(own.values()), ("--wiring", str(given["wiring"])))
+        flag, text = next(iter(links.values()), ("--wiring", str(given["wiring"])))
         _refuse_own_networks(cases, flag, text, "has its links in its file")
         cases = tuple(on_machine(case, **changed) for case in cases)
-        _check_levels(cases, own)
+        _check_levels(cases, links)
     if given["tensor"] is not None:
         (tensor,) = names_of(given["tensor"], TENSOR, "--tensor")[:1]
         cases = tuple(replace(case, tensor=tensor) for case in cases)
     if given["algorithm"] is not None:
         ways = names_of(given["algorithm"], label_values("algorithm"), "--algorithm")
         _refuse_own_networks(cases, "--algorithm", given["algorithm"], "runs one ring")
-        cases = tuple(case for one in cases for case in _each(one, "algorithm", ways))
+        cases = tuple(case for scenario in cases for case in _each(scenario, "algorithm", ways))
     if given["switching"] is not None:
         ways = names_of(given["switching"], SWITCHING, "--switching")
-        cases = tuple(case for one in cases for case in _each(one, "switching", ways))
+        cases = tuple(case for scenario in cases for case in _each(scenario, "switching", ways))
     return cases
 
 
@@ -256,19 +260,22 @@ def _each(case: Scenario, field: str, ways: Sequence[str]) -> Iterator[Scenario]
 
 def _refuse_own_networks(cases: Sequence[Scenario], flag: str, text: str, why: str) -> None:
     """Refuse what is a machine's of cases that are networks of their own."""
-    own = [case.name for case in cases if not case.machine]
-    if own:
-        wrong = f"'{own[0]}' is a network of its own, which {why}"
+    names = [case.name for case in cases if not case.machine]
+    if names:
+        wrong = f"'{names[0]}' is a network of its own, which {why}"
         refuse(flag, text, wrong, "--hardware, or a study of machines")
 
 
-def _check_levels(cases: Sequence[Scenario], own: Mapping[str, tuple[str, str]]) -> None:
+def _check_levels(cases: Sequence[Scenario], links: Mapping[str, tuple[str, str]]) -> None:
     """Refuse a figure of links that no case has."""
     lines = []
-    for name, (flag, text) in own.items():
+    for name, (flag, text) in links.items():
         level = next(level for level in LEVELS if name.startswith(f"{level}_"))
         known = [load_hardware(case.where, case.folders).figures for case in cases]
-        there = any(f"{level}_bandwidth" in one or f"{level}_bandwidth" in own for one in known)
+        there = any(
+            f"{level}_bandwidth" in constants or f"{level}_bandwidth" in links
+            for constants in known
+        )
         if level == "gpu_nic":
             there = there and any(case.wiring == "rails" for case in cases)
         if not there:

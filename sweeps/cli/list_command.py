@@ -23,7 +23,7 @@ from sweeps.cli.typed import Command
 from sweeps.errors import fault, nearest, refuse, tell_all
 from sweeps.latex import equation
 from sweeps.own_formulas import load_formulas
-from sweeps.result import aligned, fitted
+from sweeps.wrapping import aligned, fitted
 
 # Matches of a name that `show` lists, and lines of a table that `list` has, without --show rows.
 MATCHES, MOST = 10, 36
@@ -77,7 +77,7 @@ def command(
 def _counts() -> Iterator[str]:
     """Yield how many algorithms each operation has on each network."""
     networks = list(dict.fromkeys(algorithm.topology for algorithm in ALGORITHMS.values()))
-    operations = list(dict.fromkeys(one.collective for one in ALGORITHMS.values()))
+    operations = list(dict.fromkeys(entry.collective for entry in ALGORITHMS.values()))
     yield (
         f"{len(ALGORITHMS)} algorithms of {len(operations)} collectives on {len(networks)} "
         f"networks, {len(REGISTRY):,} formulas"
@@ -105,53 +105,62 @@ def _formula_counts() -> Iterator[str]:
     yield "More: --show rows lists them. One of them: sweeps show NAME"
 
 
-def _subject(one: Formula) -> str:
+def _subject(formula: Formula) -> str:
     """Return the folder or file of the formulas' package that declares one; else its file."""
-    parts = Path(one.place.rpartition(":")[0]).with_suffix("").parts
+    parts = Path(formula.place.rpartition(":")[0]).with_suffix("").parts
     within = [index for index, part in enumerate(parts) if part == "overhead"]
     return parts[within[-1] + 1] if within else parts[-1]
 
 
 def _names(
-    found: Sequence[Algorithm], topology: str | None, collective: str | None
+    algorithms: Sequence[Algorithm], topology: str | None, collective: str | None
 ) -> Iterator[str]:
     """Yield the names of some algorithms: with what they are, or by operation or network."""
     which = [f"of {collective}"] * (collective is not None)
     which += [f"on a {topology} network"] * (topology is not None)
-    count = len(found)
+    count = len(algorithms)
     yield f"{count} algorithm{'s' * (count != 1)} {' '.join(which)}"
     yield ""
     if topology is None or collective is None:
         groups: dict[str, list[str]] = {}
-        for one in found:
-            key = one.collective if collective is None else one.topology
-            groups.setdefault(key, []).append(one.key[-1])
+        for algorithm in algorithms:
+            key = algorithm.collective if collective is None else algorithm.topology
+            groups.setdefault(key, []).append(algorithm.key[-1])
         width = max(map(len, groups), default=0)
-        for key, own in groups.items():
-            yield f"  {key.ljust(width)}  {', '.join(own)}"
+        for key, members in groups.items():
+            yield f"  {key.ljust(width)}  {', '.join(members)}"
         left = 0
     else:
-        rows = [("algorithm", "summary"), *((one.key[-1], one.title) for one in found)]
-        lines, kept = first_rows(rows, MOST, lambda own: aligned(own, left=2))
+        rows = [
+            ("algorithm", "summary"),
+            *((member.key[-1], member.title) for member in algorithms),
+        ]
+        lines, kept = first_rows(rows, MOST, lambda table: aligned(table, left=2))
         yield from lines
         left = count - kept
     yield ""
     more = f"{left} more, and all with their summaries" if left else "what each is"
-    if found:
+    if algorithms:
         yield from wrapped(
-            f"More: --show rows ({more}); one of them: sweeps show {'.'.join(found[0].key)}"
+            f"More: --show rows ({more}); one of them: sweeps show {'.'.join(algorithms[0].key)}"
         )
 
 
-def _algorithm_rows(found: Sequence[Algorithm]) -> list[tuple[str, ...]]:
+def _algorithm_rows(algorithms: Sequence[Algorithm]) -> list[tuple[str, ...]]:
     head = ("network", "operation", "algorithm", "summary")
-    return [head, *((*one.key, one.title) for one in found)]
+    return [head, *((*algorithm.key, algorithm.title) for algorithm in algorithms)]
 
 
 def _formula_rows() -> list[tuple[str, ...]]:
-    every = sorted(REGISTRY.values(), key=lambda one: one.name)
+    every = sorted(REGISTRY.values(), key=lambda formula: formula.name)
     head = ("formula", "gives", "units", "summary")
-    return [head, *((one.name, one.returns, one.result.units, one.title) for one in every)]
+    return [
+        head,
+        *(
+            (formula.name, formula.returns, formula.result.units, formula.title)
+            for formula in every
+        ),
+    ]
 
 
 def _write(rows: Sequence[tuple[str, ...]]) -> None:
@@ -178,55 +187,56 @@ def show_command(
     keys = {".".join(key): key for key in ALGORITHMS}
     parts = set(name.split("."))
     # A whole name is that one, though its parts stand in others, too.
-    found = [keys[name]] if name in keys else [key for key in keys.values() if parts <= set(key)]
+    matches = [keys[name]] if name in keys else [key for key in keys.values() if parts <= set(key)]
     if name in REGISTRY:
         sys.stdout.writelines(fitted(_formula_lines(name, as_latex)))
-    elif name in VOCABULARY and not found:
+    elif name in VOCABULARY and not matches:
         sys.stdout.writelines(fitted(_what_gives(name)))
-    elif not found:
+    elif not matches:
         known = (*REGISTRY, *keys, *ALGORITHMS.names(), *VOCABULARY)
         near = nearest(name, known, shown=0)
         if near.startswith("known"):
             near = "search: sweeps list --show rows | grep WORD"
         refuse("NAME", name, "no such formula, quantity or algorithm", near)
-    if len(found) > 1 and not show:
-        sys.stdout.writelines(fitted(_matches(name, found)))
+    if len(matches) > 1 and not show:
+        sys.stdout.writelines(fitted(_matches(name, matches)))
         return 0
-    for key in found:
+    for key in matches:
         sys.stdout.writelines(fitted(_algorithm_lines(key, as_latex)))
     return 0
 
 
-def _matches(name: str, found: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+def _matches(name: str, matches: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     """Yield what a name that means several algorithms means."""
-    yield f"{name} means {len(found)} algorithms; one of them: sweeps show {'.'.join(min(found))}"
+    first = ".".join(min(matches))
+    yield f"{name} means {len(matches)} algorithms; one of them: sweeps show {first}"
     yield ""
     rows = [("name", "summary")]
-    rows += [(".".join(key), ALGORITHMS[key].title) for key in sorted(found)[:MATCHES]]
+    rows += [(".".join(key), ALGORITHMS[key].title) for key in sorted(matches)[:MATCHES]]
     yield from aligned(rows, left=2)
     yield ""
-    more = f"{len(found) - MATCHES} more, and " * (len(found) > MATCHES)
+    more = f"{len(matches) - MATCHES} more, and " * (len(matches) > MATCHES)
     yield f"More: --show rows ({more}each whole)"
 
 
 def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
-    one = REGISTRY[name]
-    yield f"{name}  {one.title}"
-    yield f"  {one.statement}  [{one.result.units}]"
+    formula = REGISTRY[name]
+    yield f"{name}  {formula.title}"
+    yield f"  {formula.statement}  [{formula.result.units}]"
     if as_latex:
-        yield f"  {equation(one.returns, one.expression)}"
-    yield from _quantity_lines(one.inputs)
-    for label, value in one.when.items():
+        yield f"  {equation(formula.returns, formula.expression)}"
+    yield from _quantity_lines(formula.inputs)
+    for label, value in formula.when.items():
         yield f"  where   {label} = {value.replace('|', ' or ')}"
-    for phrase in one.assumes:
+    for phrase in formula.assumes:
         yield f"  assumes {phrase}"
-    stated = law_of(one)
+    stated = law_of(formula)
     for line in stated.lines() if stated else ():
         yield f"  law     {line}"
-    whole = answers().get(one.returns)
+    whole = answers().get(formula.returns)
     for line in whole.lines() if whole else ():
         yield f"  answer  {line}"
-    yield f"  source  {one.reference}"
+    yield f"  source  {formula.reference}"
 
 
 def _what_gives(name: str) -> Iterator[str]:
@@ -238,8 +248,8 @@ def _what_gives(name: str) -> Iterator[str]:
         yield f"  {candidate.statement}"
         for label, value in candidate.when.items():
             yield f"    where {label} = {value.replace('|', ' or ')}"
-    formulas = [one.name for one in candidates if isinstance(one, Formula)]
-    calls = dict.fromkeys(one.of for one in candidates if not isinstance(one, Formula))
+    formulas = [formula.name for formula in candidates if isinstance(formula, Formula)]
+    calls = dict.fromkeys(call.of for call in candidates if not isinstance(call, Formula))
     if quantity.default is not None:
         yield f"  default {quantity.default:g}"
     if not candidates:
@@ -252,24 +262,24 @@ def _what_gives(name: str) -> Iterator[str]:
 
 
 def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]:
-    one = ALGORITHMS[key]
-    yield f"{'.'.join(key)}  {one.title}"
-    stated = statements(one)
+    algorithm = ALGORITHMS[key]
+    yield f"{'.'.join(key)}  {algorithm.title}"
+    stated = statements(algorithm)
     for quantity, expression in stated.items():
         yield f"  {quantity} = {expression}"
     if as_latex:
         yield f"  {equation('time', stated['time'])}"
     used = dict.fromkeys(n for text in stated.values() for n in names(text))
     yield from _quantity_lines(tuple(used))
-    for requirement in one.requires:
+    for requirement in algorithm.requires:
         yield f"  needs   {requirement.text}"
-    for phrase in one.assumes:
+    for phrase in algorithm.assumes:
         yield f"  assumes {phrase}"
     for line in OF_ALGORITHMS:
         yield f"  law     {line}"
-    if one.bound:
-        yield f"  {one.bound}"
-    yield f"  source  {one.reference}"
+    if algorithm.bound:
+        yield f"  {algorithm.bound}"
+    yield f"  source  {algorithm.reference}"
 
 
 def _quantity_lines(used: tuple[str, ...]) -> Iterator[str]:

@@ -52,7 +52,7 @@ def column(name: str, values: Sequence[Any]) -> tuple[str, list[str]]:
     if display.percent(name):
         return "%", ["-" if np.isnan(number) else grouped(100.0 * number) for number in numbers]
     if units == "s-1":
-        return "tokens/s" if "token" in name else "1/s", [grouped(one) for one in numbers]
+        return "tokens/s" if "token" in name else "1/s", [grouped(number) for number in numbers]
     return in_one_unit(numbers, units, binary=False, write=grouped)
 
 

@@ -30,12 +30,12 @@ from sweeps.idle import (
 )
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, words_of
-from sweeps.result import prose, stored_as
+from sweeps.result import stored_as
 from sweeps.spec.keywords import Stated
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
-from sweeps.wrapping import wrap
+from sweeps.wrapping import prose, wrap
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,8 +55,8 @@ style_option = click.option(
 
 def output_options(command: Command) -> Command:
     """Add the options that say what becomes of the result, and the user's own files."""
-    own = click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
-    return result_options(folder_option("hardware")(own(command)))
+    formulas = click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+    return result_options(folder_option("hardware")(formulas(command)))
 
 
 def result_options(command: Command) -> Command:
@@ -99,8 +99,8 @@ def show_sensitivity(job: Job, given: Given, name: str, asked: str | Reduction) 
     from sweeps.error_bar import sensitivity_of
 
     out = Output(given, f"{name}-sensitivity")
-    found = sensitivity_of(job, asked, folders_of(given))
-    out.deliver(found.result(given), found.lines(every=bool(given["verbose"])))
+    sensitivity = sensitivity_of(job, asked, folders_of(given))
+    out.deliver(sensitivity.result(given), sensitivity.lines(every=bool(given["verbose"])))
 
 
 def value_options(rows: Iterable[tuple[Sequence[str], str, str]]) -> Callable[[Command], Command]:
@@ -173,10 +173,10 @@ def _without(job: Job, name: str, folders: Sequence[Path]) -> Resolved | None:
     """Return what is taken without a label; nothing where that is the same, or can't be."""
     others = {key: label for key, label in job.sweep.labels.items() if key != name}
     try:
-        found = resolve(replace(job.sweep, labels=others), folders)
+        resolved = resolve(replace(job.sweep, labels=others), folders)
     except InputError:
         return None
-    return None if found.labels.get(name) == job.sweep.labels[name] else found
+    return None if resolved.labels.get(name) == job.sweep.labels[name] else resolved
 
 
 def _same_numbers(job: Job, other: Resolved) -> bool:
@@ -188,11 +188,11 @@ def _same_numbers(job: Job, other: Resolved) -> bool:
     first = tuple(name for name in ("step_time", "peak_memory", "time") if name in wanted)
     for names in (first, wanted):
         program = Program.of_sweep(other, names, optional=True)
-        known, found = job.program.evaluate(names), program.evaluate(names)
-        if known.keys() != found.keys():
+        known, arrays = job.program.evaluate(names), program.evaluate(names)
+        if known.keys() != arrays.keys():
             return False
         if not all(
-            np.array_equal(known[n], found[n], equal_nan=known[n].dtype.kind == "f") for n in known
+            np.array_equal(known[n], arrays[n], equal_nan=known[n].dtype.kind == "f") for n in known
         ):
             return False
     return True
@@ -282,8 +282,10 @@ def defaults_line(job: Job, first: Sequence[str], *more: str) -> Iterator[str]:
     """Yield the values that weren't given and matter most, and how many others there are."""
     taken = taken_values(job)
     yield from preset_lines(job, taken)
-    own = [name for name in first if name in taken and not from_preset(job.resolved.origins[name])]
-    named = [f"{name} = {taken[name]}" for name in own]
+    taken_names = [
+        name for name in first if name in taken and not from_preset(job.resolved.origins[name])
+    ]
+    named = [f"{name} = {taken[name]}" for name in taken_names]
     if taken:
         others = len(taken) - len(named)
         rest = f"{others} more" if more or named else f"{others} values"

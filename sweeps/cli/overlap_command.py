@@ -107,19 +107,19 @@ def command(**given: Unpack[Given]) -> int:
         command=command_line(),
         options=file_options(given),
     )
-    one = all(axis.labels for axis in job.sweep.axes)
-    if given["timeline"] or (given["plot"] and one):
+    single = all(axis.labels for axis in job.sweep.axes)
+    if given["timeline"] or (given["plot"] and single):
         _check_one(job, given["timeline"])
         # What can't be drawn isn't written either.
         courses = _courses(job)
-    figures = figures_of(job) if given["plot"] and (given["output"] or not one) else []
+    figures = figures_of(job) if given["plot"] and (given["output"] or not single) else []
     out = Output({**given, "plot": bool(figures)}, "overlap")
     show = wanted_sections(given, OF_OVERLAP)
     bare = [*_readings(asked)]
     out.evaluate(job, lambda _: [*_lines(job, show, bare)], figures, lambda: _records(job))
-    if one:
+    if single:
         keep(draw=lambda stem: _timelines(job, _courses(job), stem))
-    if given["timeline"] or (given["plot"] and one):
+    if given["timeline"] or (given["plot"] and single):
         _draw(job, courses, given)
     return 0
 
@@ -308,15 +308,15 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Given) -> None:
         notes.write(f"wrote {path}: open it in Perfetto or chrome://tracing\n")
     notes.writelines(f"  ({line})\n" for line in _differences(job, courses))
     if given["plot"]:
-        one = _one_mechanism(job)
-        usual = default_folder() / (f"overlap-{one}" if one else "overlap")
+        mechanism = _one_mechanism(job)
+        usual = default_folder() / (f"overlap-{mechanism}" if mechanism else "overlap")
         stem = Path(given["output"]).with_suffix("") if given["output"] else usual
         tell_drawn(_timelines(job, courses, stem), notes)
 
 
 def _timelines(job: Job, courses: Mapping[str, list[Span]], stem: Path) -> list[Path]:
     """Draw the courses of one overlap, beside a file; return the files of the figure."""
-    one = _one_mechanism(job)
+    mechanism = _one_mechanism(job)
     constants = {
         name: format_quantity(value, VOCABULARY[name].units)
         for name, value in job.sweep.constants.items()
@@ -325,7 +325,7 @@ def _timelines(job: Job, courses: Mapping[str, list[Span]], stem: Path) -> list[
         unbroken(display.phrase(name, text) or f"{plain(name)} {text}")
         for name, text in constants.items()
     ]
-    fixed = " · ".join([plain(one), *about] if one not in ("", PIPELINE) else about)
+    fixed = " · ".join([plain(mechanism), *about] if mechanism not in ("", PIPELINE) else about)
     sequential = {
         name: values_of(job, case, ["sequential_time"])["sequential_time"]
         for name, case in zip(courses, job.program.cases, strict=True)

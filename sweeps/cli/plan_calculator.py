@@ -16,7 +16,7 @@ from sweeps.cli.typed import flag_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, refuse
 from sweeps.origin import GIVEN, Origin, assumed
-from sweeps.result import Field, Result, aligned, of_rows, prose, provenance_of
+from sweeps.result import Field, Result, of_rows, provenance_of
 from sweeps.search.calculator import (
     MENTIONED,
     SCRIPT,
@@ -36,7 +36,7 @@ from sweeps.search.request import read_request, sequences_of
 from sweeps.search.search import details
 from sweeps.spec.axis import numbers_of, parse_values
 from sweeps.spec.units import parse_quantity, spelled_out
-from sweeps.wrapping import wrap
+from sweeps.wrapping import aligned, prose, wrap
 
 # How far a number of parameters may be from that of the sizes, unsaid.
 LEAST_DIFFERENCE = 0.01
@@ -63,11 +63,15 @@ def calculator(asked: Asked, given: Planned) -> int:
         lines = [line for cluster, rows in tables for line in _script(cluster, rows, asked)]
         fine = all(script_choice(rows) for _, rows in tables)
     else:
-        found = [calculate(cluster) for cluster in clusters]
-        records = [record for one in found for record in _records(one)]
+        calculations = [calculate(cluster) for cluster in clusters]
+        records = [record for calculation in calculations for record in _records(calculation)]
         result = _result(records, FIELDS, asked, given)
-        lines = _lines(found[0], asked) if len(found) == 1 else _several(found, asked)
-        fine = all(one.recommended is not None for one in found)
+        lines = (
+            _lines(calculations[0], asked)
+            if len(calculations) == 1
+            else _several(calculations, asked)
+        )
+        fine = all(calculation.recommended is not None for calculation in calculations)
     out.deliver(result, lines, FIGURES)
     return 0 if fine else 1
 
@@ -154,9 +158,9 @@ def _one(name: str, text: str) -> float:
     return float(values[0])
 
 
-def _records(one: Calculation) -> Iterator[dict[str, object]]:
-    for row in one.rows:
-        yield _record(one.cluster, row, recommended=row is one.recommended)
+def _records(calculation: Calculation) -> Iterator[dict[str, object]]:
+    for row in calculation.rows:
+        yield _record(calculation.cluster, row, recommended=row is calculation.recommended)
 
 
 def _record(cluster: Cluster, row: Row, *, recommended: bool) -> dict[str, object]:
@@ -271,26 +275,31 @@ def _head(asked: Asked) -> Iterator[str]:
         yield f"  Defaults: {', '.join(asked.assumed)}"
 
 
-def _several(found: Sequence[Calculation], asked: Asked) -> Iterator[str]:
+def _several(calculations: Sequence[Calculation], asked: Asked) -> Iterator[str]:
     """Yield one table of several questions: what varies, and the rows of each."""
     yield from _head(asked)
     asked_of = {
-        "parameters": [f"{one.cluster.parameters / 1e9:.4g} billion" for one in found],
-        "GPUs": [f"{one.cluster.gpus:,}" for one in found],
-        "memory": [_gb(one.cluster.memory) for one in found],
-        "batch": [f"{one.cluster.batch:g}" for one in found],
-        "tokens": [f"{one.cluster.length:g}" for one in found],
+        "parameters": [
+            f"{calculation.cluster.parameters / 1e9:.4g} billion" for calculation in calculations
+        ],
+        "GPUs": [f"{calculation.cluster.gpus:,}" for calculation in calculations],
+        "memory": [_gb(calculation.cluster.memory) for calculation in calculations],
+        "batch": [f"{calculation.cluster.batch:g}" for calculation in calculations],
+        "tokens": [f"{calculation.cluster.length:g}" for calculation in calculations],
     }
     varied = {name: texts for name, texts in asked_of.items() if len(set(texts)) > 1}
     table: list[list[str]] = []
-    for index, one in enumerate(found):
-        head, *rows = _rows(one)
+    for index, result in enumerate(calculations):
+        head, *rows = _rows(result)
         table += [] if table else [[*varied, *head]]
         table += [[*(texts[index] for texts in varied.values()), *row] for row in rows]
     yield ""
     yield from aligned(table, left=len(varied) + 1)
     for text in dict.fromkeys(
-        f"{row.name}: {reason}" for one in found for row in one.rows for reason in row.reasons
+        f"{row.name}: {reason}"
+        for calculation in calculations
+        for row in calculation.rows
+        for reason in row.reasons
     ):
         yield f"  {text}"
     yield "  (memory: weights, gradients, optimizer; volume: bytes sent per rank in a step)"
@@ -312,12 +321,12 @@ def _lines(one: Calculation, asked: Asked) -> Iterator[str]:
     yield from _left_out(one, asked)
 
 
-def _asked(one: Calculation) -> Iterator[str]:
-    cluster = one.cluster
+def _asked(calculation: Calculation) -> Iterator[str]:
+    cluster = calculation.cluster
     kind = f", {cluster.experts} experts in every layer" if cluster.experts else ""
     layers = f"{cluster.size('layers'):g} layers, hidden size {cluster.size('hidden_size'):g}"
     yield f"model: {cluster.parameters / 1e9:.4g} billion parameters, {layers}{kind}"
-    states = one.states
+    states = calculation.states
     total = sum(states.values())
     yield (
         f"  weights {_gb(states['weight'])}, gradients {_gb(states['gradient'])}, optimizer "
@@ -336,10 +345,12 @@ def _node(cluster: Cluster) -> int:
     return int(cluster.sizes.get("gpus_per_node", MENTIONED))
 
 
-def _rows(one: Calculation) -> list[list[str]]:
+def _rows(calculation: Calculation) -> list[list[str]]:
     """Return the table's head and rows, as texts."""
-    used = [name for name in ("tp", "pp", "ep", "dp") if name != "ep" or one.cluster.experts]
-    degrees = ["TP", "PP", "DP", *(["EP"] if one.cluster.experts else [])]
+    used = [
+        name for name in ("tp", "pp", "ep", "dp") if name != "ep" or calculation.cluster.experts
+    ]
+    degrees = ["TP", "PP", "DP", *(["EP"] if calculation.cluster.experts else [])]
     rows = [
         [
             "strategy",
@@ -350,41 +361,41 @@ def _rows(one: Calculation) -> list[list[str]]:
             "feasible?",
         ]
     ]
-    for row in one.rows:
-        own = [row.tp, row.pp, row.dp, *([row.ep] if one.cluster.experts else [])]
+    for row in calculation.rows:
+        sizes = [row.tp, row.pp, row.dp, *([row.ep] if calculation.cluster.experts else [])]
         rows.append(
             [
                 row.name,
-                *map(str, own),
+                *map(str, sizes),
                 _gb(row.memory),
                 *(_gb(row.volumes[name]) for name in used),
                 percent(row.bubble),
-                _feasible(row, one),
+                _feasible(row, calculation),
             ]
         )
     return rows
 
 
-def _table(one: Calculation) -> Iterator[str]:
-    yield from aligned(_rows(one))
-    for row in one.rows:
+def _table(calculation: Calculation) -> Iterator[str]:
+    yield from aligned(_rows(calculation))
+    for row in calculation.rows:
         yield from (f"  {row.name}: {reason}" for reason in row.reasons)
     yield "  (memory: weights, gradients, optimizer; volume: bytes sent per rank in a step)"
 
 
-def _feasible(row: Row, one: Calculation) -> str:
+def _feasible(row: Row, calculation: Calculation) -> str:
     if row.reasons:
         return "isn't allowed"
     if not row.fits:
         return "no"
-    return "yes (rec)" if row is one.recommended else "yes"
+    return "yes (rec)" if row is calculation.recommended else "yes"
 
 
-def _recommended(one: Calculation) -> Iterator[str]:
-    cluster, best = one.cluster, one.recommended
+def _recommended(calculation: Calculation) -> Iterator[str]:
+    cluster, best = calculation.cluster, calculation.recommended
     limit = f"{percent(cluster.threshold)} of {_gb(cluster.memory)}"
     if best is None:
-        can = [row for row in one.rows if not row.reasons]
+        can = [row for row in calculation.rows if not row.reasons]
         if not can:
             split = "rows whose degrees make up all GPUs"
             yield f"recommended: none, for {cluster.gpus} GPUs leave no {split}; see their reasons"
@@ -406,7 +417,7 @@ def _recommended(one: Calculation) -> Iterator[str]:
     across = "across nodes" if best.tp * best.pp > _node(cluster) else "in a node"
     stages = f"PP={best.pp} {across}, {each:g} layers a stage, a bubble of {percent(best.bubble)}"
     yield from _bullet(f"TP={best.tp} {inside}; {stages if best.pp > 1 else 'no pipeline'}")
-    others = [row for row in one.rows if row.fits and not row.reasons and row is not best]
+    others = [row for row in calculation.rows if row.fits and not row.reasons and row is not best]
     if others:
         next_best = min(others, key=lambda row: row.bytes)
         more = next_best.bytes / best.bytes - 1.0 if best.bytes else np.inf

@@ -34,7 +34,7 @@ from sweeps.errors import fault, tell_all
 from sweeps.measured_step import CLOCK, MEASURED_STEP, add_clock
 from sweeps.origin import Origin
 from sweeps.own_formulas import load_formulas
-from sweeps.result import Result, aligned, fitted
+from sweeps.result import Result
 from sweeps.search.answer import answer, point_figures, range_figures, survival
 from sweeps.search.idle import check_used
 from sweeps.search.interface import (
@@ -47,6 +47,7 @@ from sweeps.spec.model import USUAL_LENGTH
 from sweeps.spec.names import quantity_of
 from sweeps.spec.sweep import read_sweep
 from sweeps.spec.units import parse_quantity
+from sweeps.wrapping import aligned, fitted
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -197,7 +198,9 @@ def read_options(given: Planned) -> Asked:
         if text is not None:
             values[name] = text
     readings: list[str] = []
-    numbers = [read_number(f"--{one}", given[one], faults, one) for one in ("tokens", "days")]
+    numbers = [
+        read_number(f"--{option}", given[option], faults, option) for option in ("tokens", "days")
+    ]
     explain = _plan_of("explain", given["explain"], faults)
     measured = _plan_of("measured_plan", given["measured_plan"], faults)
     tell_all(faults)
@@ -223,10 +226,10 @@ def read_options(given: Planned) -> Asked:
         values.pop("nodes")
     readings = [*reading_lines(), *readings]
     if measured or MEASURED_STEP in values:
-        found = found_in(click.get_current_context(silent=True))
-        of_file = found.plan if found and CLOCK not in values else {}
-        own = measured or of_file
-        readings += add_clock(values, own, CHOICES, folders_of(given))
+        from_file = found_in(click.get_current_context(silent=True))
+        of_file = from_file.plan if from_file and CLOCK not in values else {}
+        clock = measured or of_file
+        readings += add_clock(values, clock, CHOICES, folders_of(given))
     return Asked(values, tuple(readings), tuple(assumed), calculator, experts, explain, *numbers)
 
 
@@ -265,7 +268,7 @@ def _contradictions(given: Planned, *, model: bool, calculator: bool) -> Iterato
 def _of_planner(given: Planned) -> dict[str, object]:
     """Return the options given that the calculator's table hasn't: a whole plan has them."""
     kept = (*CALCULATED, "tokens_per_step", "nodes")
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         flag_of(name): text
         for name, text in flags.given_options(given, OTHERS).items()
         if text is not None and name not in kept
@@ -274,7 +277,7 @@ def _of_planner(given: Planned) -> dict[str, object]:
     several = {name: every[name] for name, usual in PLANNED.items() if every[name] != usual}
     if given["tree_algo"]:
         several["tree_algo"] = "set"
-    return found | {flag_of(name): value for name, value in several.items()}
+    return options | {flag_of(name): value for name, value in several.items()}
 
 
 def _others(given: Planned) -> dict[str, str]:
@@ -283,7 +286,7 @@ def _others(given: Planned) -> dict[str, str]:
     others = {name: text for name, text in every.items() if text is not None}
     if given["schedule"] is not None and given["schedule"].strip() == "all":
         others["schedule"] = ",".join(
-            one for one in others["schedule"].split(",") if one != FORWARD
+            schedule for schedule in others["schedule"].split(",") if schedule != FORWARD
         )
     if given["tree_algo"]:
         topology = others.get("topology")
@@ -293,22 +296,22 @@ def _others(given: Planned) -> dict[str, str]:
 
 def _plan_of(option: str, text: str | None, faults: list[str]) -> dict[str, str]:
     """Return the settings of a plan that an option names."""
-    found: dict[str, str] = {}
+    plan: dict[str, str] = {}
     for piece in (text or "").split(","):
         if not piece.strip():
             continue
         name, equals, value = (part.strip() for part in piece.partition("="))
-        own = quantity_of(ALIASES.get(name, name), training=True)
-        if not equals or own not in CHOICES:
+        quantity = quantity_of(ALIASES.get(name, name), training=True)
+        if not equals or quantity not in CHOICES:
             allowed = (
                 "name=value of tp, cp, pp, dp, ep, micro_batch_size, zero_stage, recompute, .."
             )
             faults.append(fault(flag_of(option), piece.strip(), "can't be read", allowed))
             continue
-        found[own] = flags.read(own, value) or value
-    if text is not None and not found and not faults:
+        plan[quantity] = flags.read(quantity, value) or value
+    if text is not None and not plan and not faults:
         faults.append(fault(flag_of(option), text, "names no plan", "such as tp=8,pp=4,dp=2"))
-    return found
+    return plan
 
 
 def read_number(flag: str, text: str | None, faults: list[str], unit: str) -> float | None:
@@ -378,8 +381,8 @@ def length_words(origin: Origin) -> str:
 def check_options_used(points: Iterable[Point], asked: Mapping[str, str], *, run: bool) -> None:
     """Refuse options that no plan that is searched can use."""
     context = click.get_current_context()
-    found = found_in(context)
-    taken = found.taken if found else {}
+    from_file = found_in(context)
+    taken = from_file.taken if from_file else {}
     typed = {name for name, value in context.params.items() if value is not None} - taken.keys()
     check_used(points, {name: asked[name] for name in asked if name in typed}, run=run)
 
@@ -474,10 +477,10 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     assert plans.best is not None
     first = plans.request.first
     count = len(plans.best.plans)
-    times = [float(one["step_time"]) for one in result.values() if one.get("step_time")]
+    times = [float(point["step_time"]) for point in result.values() if point.get("step_time")]
     ends = [f"{shown('step_time', end)}" for end in (max(times), min(times))] if times else []
     names = display.BANDS["step_time"]
-    pairs = [(own[names[0]], own[names[1]]) for own in result.values() if own.get("step_time")]
+    pairs = [(row[names[0]], row[names[1]]) for row in result.values() if row.get("step_time")]
     band = " to ".join(bands_words(pairs))
     steps = f": steps of {' to '.join(dict.fromkeys(ends))} ({band})" if ends else ""
     yield f"the plan with {first.objective.words} at each of {count:,} points{steps}"
@@ -486,7 +489,7 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     groups = ("plan", "step", "memory", "rates", "cost")
     rows = range_rows(result, display.rows(*groups, place="best"))
     yield from aligned(rows, left=len(plans.request.axes) + 1, indent="")
-    lines = dict.fromkeys(line for own in plans.best.refused.values() for line in own)
+    lines = dict.fromkeys(line for refusals in plans.best.refused.values() for line in refusals)
     yield from (f"refused at some points: {line}" for line in lines)
     if asked.assumed:
         yield f"Defaults: {', '.join(asked.assumed)}"
@@ -499,6 +502,6 @@ def _figures(dataset: xr.Dataset, plans: Plans) -> Sequence[Mapping[str, object]
     usual = default_figures(dataset)
     if plans.answer is None:
         return [*range_figures(plans.request), *usual]
-    own = point_figures(plans.answer)
-    named = {figure["kind"] for figure in own}
-    return [*own, *(figure for figure in usual if figure["kind"] not in named)]
+    figures = point_figures(plans.answer)
+    named = {figure["kind"] for figure in figures}
+    return [*figures, *(figure for figure in usual if figure["kind"] not in named)]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from sweeps.bands import change_by
-from sweeps.result import prose
 from sweeps.search.answer import Answer
 from sweeps.search.request import Execution
 from sweeps.search.search import Detail, details
-from sweeps.wrapping import wrap
+from sweeps.wrapping import prose, wrap
 
 
 def bullets(lines: Sequence[str]) -> Iterator[str]:
@@ -52,13 +51,13 @@ def _instead(answer: Answer, best: Detail) -> Iterator[str]:
     )
     keys: set[tuple[object, ...]] = {best.plan.key}
     for words, fits in ways:
-        own = [plan for plan in answer.found.splits if fits(plan)]
-        if fits(best.plan) or (own and own[0].key in keys):
+        splits = [plan for plan in answer.found.splits if fits(plan)]
+        if fits(best.plan) or (splits and splits[0].key in keys):
             continue
-        if not own:
+        if not splits:
             yield f"{words} nothing can run"
             continue
-        keys.add(own[0].key)
-        (other,) = details(own[:1], ("step_time",))
+        keys.add(splits[0].key)
+        (other,) = details(splits[:1], ("step_time",))
         slower = other["step_time"] / best["step_time"] - 1.0
         yield f"{words} the best is {change_by(slower)}: {other.plan.name}"

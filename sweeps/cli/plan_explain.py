@@ -30,12 +30,12 @@ from sweeps.cli.plan_report import (
 )
 from sweeps.cli.sections import shown_sections
 from sweeps.launch.frameworks import settings_of
-from sweeps.result import fitted
 from sweeps.search.answer import WHOLE, Answer, answer
 from sweeps.search.repair import nearest_plan
 from sweeps.search.request import CHOICES, Request, read_request
 from sweeps.search.search import Detail, details
 from sweeps.search.words import bound_by, differences, effects, memory_words
+from sweeps.wrapping import fitted
 
 
 def explain(request: Request, asked: Asked, given: Planned) -> int:
@@ -49,17 +49,17 @@ def explain(request: Request, asked: Asked, given: Planned) -> int:
         usual_length=point.constants["sequence_length"],
     )
     # Any share of the memory will do: whether it is too much is told.
-    own = answer(replace(point, choices=explained.first.choices, threshold=1.0))
-    plan = own.recommended
+    solution = answer(replace(point, choices=explained.first.choices, threshold=1.0))
+    plan = solution.recommended
     if plan is None:
-        near = nearest_plan(own.found.space)
+        near = nearest_plan(solution.found.space)
         if near is None or not near.memory:
-            sys.stdout.writelines(fitted(nothing_lines(own, asked, ())))
+            sys.stdout.writelines(fitted(nothing_lines(solution, asked, ())))
             return 1
         plan = near.plan
     (detail,) = details([plan], WHOLE, check=True)
     best = answer(point)
-    lines = _lines(own, detail, best, asked, given)
+    lines = _lines(solution, detail, best, asked, given)
     sys.stdout.writelines(fitted(lines))
     return 0 if detail.fits and not detail.faults else 1
 
@@ -91,7 +91,7 @@ def _lines(
     yield from answer_defaults(own, asked) if given["verbose"] else short_defaults(own, asked)
 
 
-def _reasons(detail: Detail, best: Answer, own: Answer) -> Iterator[str]:
+def _reasons(detail: Detail, best: Answer, solution: Answer) -> Iterator[str]:
     time, band = shown("step_time", detail["step_time"]), band_of("step_time", detail.values.get)
     text = f"a step takes {time} ({band}); MFU {shown('mfu', detail['mfu'])}"
     yield text if detail.fits else f"{text}, if the memory sufficed"

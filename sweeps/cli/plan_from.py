@@ -26,23 +26,23 @@ WORDS = {"Megatron": "Megatron-LM", "torchtitan": "torchtitan", "DeepSpeed": "De
 
 def file_lines(best: Answer, asked: Asked) -> Iterator[str]:
     """Yield how the plan of the launch file compares, and what to change in it."""
-    found = found_in(click.get_current_context(silent=True))
-    if found is None or not found.plan or best.recommended is None:
+    from_file = found_in(click.get_current_context(silent=True))
+    if from_file is None or not from_file.plan or best.recommended is None:
         return
-    own = _own(best, asked, found.plan)
-    files = ", ".join(reading.file for reading in found.readings)
-    if own is None:
+    detail = _own(best, asked, from_file.plan)
+    files = ", ".join(reading.file for reading in from_file.readings)
+    if detail is None:
         yield from wrapped(f"{files}: its own plan can't run here", "  ")
         return
     first = best.main[0]
-    if own.plan.key == first.plan.key:
+    if detail.plan.key == first.plan.key:
         yield from wrapped(f"{files}: its own plan is the recommended one", "  ")
         return
-    slower = own["step_time"] / first["step_time"] - 1.0
-    text = f"{files}: its own plan, {own.plan.name}, takes {brief(own['step_time'], 's')}"
+    slower = detail["step_time"] / first["step_time"] - 1.0
+    text = f"{files}: its own plan, {detail.plan.name}, takes {brief(detail['step_time'], 's')}"
     text += f" ({change_by(slower)}, {difference_words(slower)})"
-    yield from wrapped(text if own.fits else f"{text} if the memory sufficed", "  ")
-    changes = _changes(own.plan, first.plan, found)
+    yield from wrapped(text if detail.fits else f"{text} if the memory sufficed", "  ")
+    changes = _changes(detail.plan, first.plan, from_file)
     if changes:
         yield from wrapped(f"to change in {files}: {changes}", "  ")
 
@@ -56,19 +56,19 @@ def _own(best: Answer, asked: Asked, plan: Mapping[str, str]) -> Detail | None:
             folders=point.folders,
             usual_length=point.constants["sequence_length"],
         )
-        own = answer(replace(point, choices=request.first.choices, threshold=1.0), keep=1)
+        solution = answer(replace(point, choices=request.first.choices, threshold=1.0), keep=1)
     except InputError:
         return None
-    if own.recommended is None:
+    if solution.recommended is None:
         return None
-    (detail,) = details([own.recommended], WHOLE, check=True)
+    (detail,) = details([solution.recommended], WHOLE, check=True)
     return detail
 
 
-def _changes(own: Execution, best: Execution, found: FromFile) -> str:
+def _changes(own: Execution, best: Execution, from_file: FromFile) -> str:
     """Return the settings that differ, in the words of the file's framework."""
-    form = found.readings[0].format
-    name = next((own for word, own in WORDS.items() if word in form), "")
+    form = from_file.readings[0].format
+    name = next((framework for word, framework in WORDS.items() if word in form), "")
     if not name:
         return ""
     here, there = (_lines(settings_of(plan), name) for plan in (own, best))
@@ -80,7 +80,9 @@ def _changes(own: Execution, best: Execution, found: FromFile) -> str:
 
 
 def _lines(every: tuple[Settings, ...], name: str) -> list[str]:
-    lines = next(one.lines for one in every if one.framework == name)
+    lines = next(
+        framework_lines.lines for framework_lines in every if framework_lines.framework == name
+    )
     if name == "DeepSpeed":
         return [f"{key} = {value}" for key, value in flat(json.loads("\n".join(lines)))]
     return [line for line in lines if line and not line.startswith("[")]

@@ -32,7 +32,7 @@ from sweeps.impossible import impossible
 from sweeps.job import Job
 from sweeps.launch.frameworks import settings_of
 from sweeps.launch.settings import Settings
-from sweeps.result import Result, aligned, prose, room
+from sweeps.result import Result
 from sweeps.search.answer import (
     NO_ROOM,
     POINTS,
@@ -52,7 +52,7 @@ from sweeps.search.words import (
 )
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.sweep import Sweep
-from sweeps.wrapping import wrap
+from sweeps.wrapping import aligned, prose, room, wrap
 
 # Tables of plans for people, and records of them for programs.
 
@@ -110,7 +110,7 @@ def plan_rows(plans: Sequence[Detail]) -> list[list[str]]:
     ]
     return [
         [title for title, _ in kept],
-        *([texts[place] for _, texts in kept] for place in range(len(plans))),
+        *([texts[index] for _, texts in kept] for index in range(len(plans))),
     ]
 
 
@@ -124,10 +124,14 @@ def _plan_table(plans: Sequence[Detail]) -> Iterator[str]:
     columns = [*zip(*rows, strict=True)]
     wide = sum(max(map(len, column)) + 2 for column in columns) > room()
     rates = display.title("tokens_per_second_per_gpu")  # As the step time, in other units
-    same = {one[0]: one[1] for one in columns[keys:] if len(rows) > 2 and len(set(one[1:])) == 1}
+    same = {
+        column[0]: column[1]
+        for column in columns[keys:]
+        if len(rows) > 2 and len(set(column[1:])) == 1
+    }
     said = [name for name in same if name and name in _HOW]
     if wide:
-        columns = [one for one in columns if one[0] != rates and one[0] not in said]
+        columns = [cells for cells in columns if cells[0] != rates and cells[0] not in said]
     yield from aligned([*zip(*columns, strict=True)], left=0, keys=keys)
     if wide and said:
         yield "  in each: " + ", ".join(f"{name} {same[name]}" for name in said)
@@ -213,8 +217,8 @@ AT_MOST_ONE = ("hfu", "causal_mfu", "mfu")
 def impossible_lines(plans: Sequence[Execution | None]) -> Iterator[str]:
     """Yield what can't be of plans: more than the peak of their GPUs."""
     known = [plan for plan in plans if plan is not None]
-    found = details(known, AT_MOST_ONE)
-    values = {name: np.array([one[name] for one in found]) for name in AT_MOST_ONE}
+    shares = details(known, AT_MOST_ONE)
+    values = {name: np.array([detail[name] for detail in shares]) for name in AT_MOST_ONE}
     for line in impossible(values) if known else ():
         yield from wrapped(line, "  ")
 
@@ -298,9 +302,9 @@ def _question(answer: Answer, asked: Asked) -> Iterator[str]:
 
 def _preset(answer: Answer) -> Iterator[str]:
     """Yield what naming a preset would narrow the band to, where it would."""
-    plan, found = answer.main[0].plan, answer.found.space.resolved
+    plan, resolved = answer.main[0].plan, answer.found.space.resolved
     given = (*answer.point.labels, *CHOICES)
-    yield from narrower(Evaluation(plan.given, plan.labels), found.labels["framework"], given)
+    yield from narrower(Evaluation(plan.given, plan.labels), resolved.labels["framework"], given)
 
 
 def _searched(answer: Answer) -> Iterator[str]:
@@ -354,11 +358,11 @@ def reached(plan: Detail) -> str:
 
 def ties(answer: Answer) -> str:
     """Return how many layouts have a plan that can't be told from the best."""
-    found = answer.found
-    if found.tied < 2:
+    result = answer.found
+    if result.tied < 2:
         return f"no other layout ties with it (within {percent(tie())})"
     return (
-        f"{found.tied} layouts tie (within {percent(tie())}: published runs do not tell which "
+        f"{result.tied} layouts tie (within {percent(tie())}: published runs do not tell which "
         "is faster); the first is the simplest of them"
     )
 
@@ -389,7 +393,7 @@ def space_lines(answer: Answer) -> Iterator[str]:
         [f"{count:,}", name.replace("_", " "), texts.get(name, "").partition("; or ")[0]]
         for name, count in rows
     ]
-    widths = [max((len(line[place]) for line in lines), default=0) for place in (0, 1)]
+    widths = [max((len(line[column]) for line in lines), default=0) for column in (0, 1)]
     for count, name, text in lines:
         head = f"    {count.rjust(widths[0])}  {name.ljust(widths[1])}  "
         yield from wrap(text, prose(), initial_indent=head, subsequent_indent=" " * len(head)) or [
@@ -464,22 +468,22 @@ def training_lines(detail: Detail, asked: Asked, folders: Sequence[Path]) -> Ite
     """Yield days and cost of a training, or the tokens in days, with what interrupts it."""
     if asked.tokens is None and asked.days is None:
         return
-    (one,) = details([detail.plan], FAILURES)
+    (failures,) = details([detail.plan], FAILURES)
     (plan,) = trained([detail.plan], asked.tokens, asked.days)
     tokens = plan["training_tokens"]
     (whole,) = details([plan], TRAINING)
     text = f"{tokens / 1e12:.4g} T tokens" if tokens >= 1e12 else f"{tokens / 1e9:.4g} B tokens"
     days = shown("run_days", whole["run_days"])
     computing = shown("training_days", whole["training_days"])
-    goodput = f"goodput {percent(one['goodput'], 1)}"
+    goodput = f"goodput {percent(failures['goodput'], 1)}"
     yield f"{text}: {days}, {computing} without interruptions ({goodput})"
     lost = ", ".join(
-        f"{display.words(name).split(' to ')[1]} {percent(one[name])}" for name in LOST
+        f"{display.words(name).split(' to ')[1]} {percent(failures[name])}" for name in LOST
     )
-    every = shown("mean_time_between_failures", one["mean_time_between_failures"])
-    pause = shown("checkpoint_interval", one["checkpoint_interval"])
-    stall = shown("checkpoint_stall_time", one["checkpoint_stall_time"])
-    spare = f"{one['spare_nodes']:g} spare nodes of {plan['gpus_per_failing_node']:g} GPUs"
+    every = shown("mean_time_between_failures", failures["mean_time_between_failures"])
+    pause = shown("checkpoint_interval", failures["checkpoint_interval"])
+    stall = shown("checkpoint_stall_time", failures["checkpoint_stall_time"])
+    spare = f"{failures['spare_nodes']:g} spare nodes of {plan['gpus_per_failing_node']:g} GPUs"
     times = f"MTBF {every}; checkpoint every {pause} ({stall}); {spare}"
     lines = [f"lost: {lost}", times]
     sums = [f"{shown('run_gpu_hours', whole['run_gpu_hours'])} of GPUs, spares included"]
@@ -549,7 +553,7 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
         loss = "0 %" if one.loss < SMALLEST_LOSS else percent(-one.loss)
         line = f"{loss}: {one.words}: {one.rate:,.0f} tokens/s{short}"
         yield from bullets([f"{line}: {one.plan.name}" if one.fits else line])
-    if not any(one.fits for one in ways):
+    if not any(lost.fits for lost in ways):
         yield "  - nothing can run on what is left"
     yield ""
 
@@ -603,30 +607,34 @@ def answer_defaults(answer: Answer, asked: Asked) -> Iterator[str]:
     yield from default_lines(job)
 
 
-def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[str]:
+def survival_lines(answer: Answer, analysis: Survival, *, every: bool) -> Iterator[str]:
     """Yield whether the recommended plan stays the best with each constant moved."""
     yield reached(answer.main[0])
     yield f"  {question(answer)}"
     yield f"  recommended: {answer.main[0].plan.name}"
-    places = {
-        (one.name, which): side
-        for one in found.own.moved
-        for which, side in zip(POINTS, (one.lower, one.upper), strict=True)
+    sides = {
+        (constant.name, which): side
+        for constant in analysis.own.moved
+        for which, side in zip(POINTS, (constant.lower, constant.upper), strict=True)
     }
-    fallen = {key: one for key, one in found.rivals.items() if not one.survives}
+    fallen = {
+        key: contender for key, contender in analysis.rivals.items() if not contender.survives
+    }
     survives = "is as good as the best" if fallen else "stays as good as the best"
-    count = len(found.rivals)
+    count = len(analysis.rivals)
     where = f"at {count - len(fallen)} of {count} points" if fallen else f"at all {count} points"
     text = (
         f"{survives} (within {percent(tie())}) {where}: each constant that wasn't given, by "
-        f"itself at x0.9 and x1.1. {found.kept} plans were ranked again, not searched again: "
+        f"itself at x0.9 and x1.1. {analysis.kept} plans were ranked again, not searched again: "
         "the best of all, of each split, of the Pareto front"
     )
     yield from bullets([text])
     if fallen:
         yield "it isn't with"
-    for (name, which), rival in sorted(fallen.items(), key=lambda one: (one[1].why, -one[1].lost)):
-        value = written(name, places[name, which].value)
+    for (name, which), rival in sorted(
+        fallen.items(), key=lambda item: (item[1].why, -item[1].lost)
+    ):
+        value = written(name, sides[name, which].value)
         lost = f"it {rival.why}" if rival.why == NO_ROOM else rival.why
         lost = lost or f"it loses {percent(rival.lost)}"
         then = f"best is {rival.plan.name}" if rival.plan else "none of these plans can run"
@@ -637,7 +645,7 @@ def survival_lines(answer: Answer, found: Survival, *, every: bool) -> Iterator[
             subsequent_indent="      ",
         )
     yield ""
-    yield from found.own.lines(every=every)
+    yield from analysis.own.lines(every=every)
 
 
 def nothing_lines(answer: Answer, asked: Asked, show: Sequence[str]) -> Iterator[str]:

@@ -22,8 +22,8 @@ BARE = "experts_bare"
 def from_preset(origins: Sequence[Origin]) -> str:
     """Return of which preset a value is, with its release; empty where of none."""
     sources = (origin.source for origin in origins)
-    found = next((text for text in sources if text.startswith(f"{PRESET} ")), "")
-    return found.partition(";")[0].removeprefix(f"{PRESET} ").replace(": ", " (", 1)
+    source = next((text for text in sources if text.startswith(f"{PRESET} ")), "")
+    return source.partition(";")[0].removeprefix(f"{PRESET} ").replace(": ", " (", 1)
 
 
 def preset_lines(job: Job, taken: Mapping[str, str]) -> Iterator[str]:
@@ -106,11 +106,11 @@ def _where(rule: Rule) -> str:
 
 def _sets(rule: Rule) -> list[str]:
     """Return what a rule sets, in words."""
-    found = [", ".join(rule.options)] if rule.options else []
-    found += [f"no {', '.join(rule.without)}"] if rule.without else []
-    found += [f"{name} = {value}" for name, value in rule.labels.items()]
-    found += [f"{name} = {value:g}" for name, value in rule.numbers.items()]
+    parts = [", ".join(rule.options)] if rule.options else []
+    parts += [f"no {', '.join(rule.without)}"] if rule.without else []
+    parts += [f"{name} = {value}" for name, value in rule.labels.items()]
+    parts += [f"{name} = {value:g}" for name, value in rule.numbers.items()]
     if rule.recompute is not None:
         again = rule.recompute if isinstance(rule.recompute, str) else ", ".join(rule.recompute)
-        found.append(f"{RECOMPUTE} {again or 'none'}")
-    return found
+        parts.append(f"{RECOMPUTE} {again or 'none'}")
+    return parts

@@ -25,42 +25,42 @@ def on_command_line(line: str, typed: Collection[str] | None = None) -> str:
 
     Of several options, those that weren't `typed` are what the others don't go with.
     """
-    found = _FAULT.match(line)
-    if found is None:
+    match = _FAULT.match(line)
+    if match is None:
         return line
-    fields = [one.strip() for one in found["fields"].split(",")]
-    value = found["value"].strip("'") if found["value"].startswith("'") else found["value"]
+    fields = [field.strip() for field in match["fields"].split(",")]
+    value = match["value"].strip("'") if match["value"].startswith("'") else match["value"]
     if len(fields) == 1 and (
         fields[0] in ARGUMENTS or (fields[0].isupper() and fields[0].isalpha())
     ):
-        return f"{_shown(value)}: {found['rest']}"
+        return f"{_shown(value)}: {match['rest']}"
     if not all(_FLAG.fullmatch(field) for field in fields):
         return line
     if value == "..":
-        return f"{', '.join(fields)}: {found['rest']}"
+        return f"{', '.join(fields)}: {match['rest']}"
     values = re.split(r", |; " if len(fields) > 1 else r"$^", value)
     if len(fields) != len(values):
-        return f"{', '.join(fields)} {_shown(value)}: {found['rest']}"
+        return f"{', '.join(fields)} {_shown(value)}: {match['rest']}"
     pairs = [*zip(fields, values, strict=True)]
-    own = [pair for pair in pairs if typed is None or pair[0] in typed] or pairs
-    head = ", ".join(_pair(*pair) for pair in own)
+    pairs_typed = [pair for pair in pairs if typed is None or pair[0] in typed] or pairs
+    head = ", ".join(_pair(*pair) for pair in pairs_typed)
     others = [
-        f"{one.lstrip('-').replace('-', ' ')} {text}"
-        for one, text in pairs
-        if (one, text) not in own
+        f"{flag.lstrip('-').replace('-', ' ')} {text}"
+        for flag, text in pairs
+        if (flag, text) not in pairs_typed
     ]
     beside = f" ({', '.join(others)})" if others else ""
-    return f"{head}{beside}: {found['rest']}"
+    return f"{head}{beside}: {match['rest']}"
 
 
 def told(lines: Iterable[str]) -> list[str]:
     """Return the lines that are shown of a command's faults: those of a file are all."""
     every = [*dict.fromkeys(map(on_command_line, lines))]
-    own = [line for line in every if not _OF_FILE.match(line)]
-    if len(own) <= MOST:
+    own_lines = [line for line in every if not _OF_FILE.match(line)]
+    if len(own_lines) <= MOST:
         return every
-    shown = [line for line in every if line not in own[MOST:]]
-    return [*shown, f"and {len(own) - MOST} more"]
+    shown = [line for line in every if line not in own_lines[MOST:]]
+    return [*shown, f"and {len(own_lines) - MOST} more"]
 
 
 def _pair(flag: str, value: str) -> str:
@@ -79,7 +79,7 @@ def of_click(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):
         params = error.ctx.command.params if error.ctx else ()
         options = [flag for param in params for flag in (*param.opts, *param.secondary_opts)]
-        names = {str(one.name): one.opts[0] for one in params}
+        names = {str(parameter.name): parameter.opts[0] for parameter in params}
         word = error.option_name.lstrip("-").replace("-", "_")
         meant = names.get(word) or names.get(named_here(word, names) or "")
         near = f"; did you mean {meant}?" if meant else _near(error.option_name, options)
@@ -118,8 +118,10 @@ def _option_of(word: str, command: click.Command) -> str:
 def _near(word: str, options: Iterable[str]) -> str:
     """Return the option that is meant by another, by its letters."""
     known = [option for option in options if option.startswith("--")]
-    begins = [one for one in known if one.startswith(f"{word}-") or word.startswith(f"{one}-")]
-    ends = [one for one in known if one.endswith(word.lstrip("-"))]
+    begins = [
+        option for option in known if option.startswith(f"{word}-") or word.startswith(f"{option}-")
+    ]
+    ends = [option for option in known if option.endswith(word.lstrip("-"))]
     close = begins or ends or difflib.get_close_matches(word, known, n=2, cutoff=0.7)
     if close:
         return f"; did you mean {' or '.join(sorted(close, key=len)[:2])}?"

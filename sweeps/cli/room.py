@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sweeps.cli.sections import wrapped
-from sweeps.result import fitted
+from sweeps.wrapping import fitted
 
 MOST_LINES = 40  # of a screen
 MOST_OF_NOTES = 9  # of these, what is said of launch files
@@ -37,7 +37,7 @@ def in_room(groups: Mapping[str, Sequence[str]], most: int) -> list[str]:
         lines = {words: _line(words, groups[words], count) for words, count in kept.items()}
         long = [words for words, count in kept.items() if count > 1 and len(lines[words]) > 1]
         if sum(map(len, lines.values())) <= most or not long:
-            return [line for one in lines.values() for line in one]
+            return [line for section in lines.values() for line in section]
         kept[max(long, key=lambda words: len(lines[words]))] -= 1
 
 

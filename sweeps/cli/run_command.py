@@ -46,21 +46,14 @@ from sweeps.job import Job, bounds_of, prepare
 from sweeps.plots.data import subject_of
 from sweeps.plots.declare import check_figures
 from sweeps.plots.style import suffix_of
-from sweeps.result import (
-    Field,
-    Result,
-    aligned,
-    fitted,
-    of_dataset,
-    of_rows,
-    provenance_of,
-)
+from sweeps.result import Field, Result, of_dataset, of_rows, provenance_of
 from sweeps.spec.catalog import find_sweep, spec_names
 from sweeps.spec.files import read_toml
 from sweeps.spec.sweep import Sweep, load_sweep
 from sweeps.spec.units import format_quantity
 from sweeps.store.netcdf import describe, open_dataset, verify
 from sweeps.store.publish import check_output
+from sweeps.wrapping import aligned, fitted
 
 FORMATS = ("netcdf", "zarr")
 # Of any sweep the values that were not given and matter most.
@@ -194,7 +187,7 @@ def _deliver(
         out.write(job, job.sweep.figures)
         with open_dataset(out.path) as dataset:
             out.show(of_dataset(dataset, of_records(), job.masks))
-        notes = (*(one.words for one in job.touched), *unused_lines(job, str))
+        notes = (*(touched.words for touched in job.touched), *unused_lines(job, str))
         out.notes.writelines(line + "\n" for line in notes)
         return
     out.ends = io.StringIO()
@@ -217,7 +210,7 @@ def _deliver(
         "defaults": lambda: default_lines(job),
     }
     lines = [] if answer else [*summary(out.path)]
-    lines += [one.words for one in job.touched]
+    lines += [touched.words for touched in job.touched]
     lines += [*unused_lines(job, str), *defaults_line(job, MATTERING)]
     lines += [*more_line(show, bodies), *shown_sections(show, bodies)]
     sys.stdout.writelines(fitted(lines))
@@ -321,7 +314,10 @@ def _check_valid(job: Job, name: str) -> None:
         return
     always = int(np.bitwise_and.reduce(status, axis=None))
     any_of = int(np.bitwise_or.reduce(status, axis=None))
-    why = [f"{one.replace('_', ' ')} ({known.texts[one]})" for one in known.named(always or any_of)]
+    why = [
+        f"{fault_name.replace('_', ' ')} ({known.texts[fault_name]})"
+        for fault_name in known.named(always or any_of)
+    ]
     listed = "; ".join(why[:3]) + f"; and {len(why) - 3} more" * (len(why) > 3)
     wrong = f"{name}: no configuration is valid: {listed}"
     raise InputError(wrong)
@@ -493,10 +489,10 @@ def analyses() -> tuple[str, ...]:
     """Return the suggested analyses: the commands' arguments, each once."""
     start = "sweeps analysis "
     output = (" --verbose", " --csv")
-    found = [line.removeprefix(start) for line in SUGGESTED if line.startswith(start)]
+    lines = [line.removeprefix(start) for line in SUGGESTED if line.startswith(start)]
     for end in output:
-        found = [line.removesuffix(end) for line in found]
-    return tuple(dict.fromkeys(found))
+        lines = [line.removesuffix(end) for line in lines]
+    return tuple(dict.fromkeys(lines))
 
 
 # ``sweeps list-cmds``: suggested commands, one a line.
@@ -523,10 +519,12 @@ def run_all_command(**given: Unpack[Given]) -> int:
     """
     out = Output({**given, "as_csv": not given["as_json"]}, "run-all").checked()
     collectives = _collectives()
-    found = {"collective": collectives.evaluated(), **dict(_analyses())}
-    rows = [{"command": name, **row} for name, own in found.items() for row in own.records()]
-    attrs = provenance_of(title=TITLE, spec={"commands": list(found)}, given=given)
-    result = of_rows(rows, _fields(found.values()), attrs)
+    evaluated = {"collective": collectives.evaluated(), **dict(_analyses())}
+    rows = [
+        {"command": name, **row} for name, report in evaluated.items() for row in report.records()
+    ]
+    attrs = provenance_of(title=TITLE, spec={"commands": list(evaluated)}, given=given)
+    result = of_rows(rows, _fields(evaluated.values()), attrs)
     out.deliver(result, draw=lambda stem: _draw(collectives, stem))
     return 0
 

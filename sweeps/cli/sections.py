@@ -11,8 +11,7 @@ import click
 from sweeps.cli.given import Given
 from sweeps.cli.kept import keep
 from sweeps.errors import InputError, fault, nearest
-from sweeps.result import fitted, prose
-from sweeps.wrapping import wrap
+from sweeps.wrapping import fitted, prose, wrap
 
 ALL = "all"
 # A section is the same in every command that has it.
@@ -94,7 +93,7 @@ def show_options(sections: Sequence[str]) -> Callable[[Command], Command]:
 
 def read_show(text: str | None, sections: Sequence[str]) -> tuple[str, ...]:
     """Return the sections that are asked for, in their own order."""
-    asked = [one.strip() for one in (text or "").split(",") if one.strip()]
+    asked = [name.strip() for name in (text or "").split(",") if name.strip()]
     known = (*sections, ALL)
     faults = [
         fault("--show", name, "no such section", nearest(name, known))

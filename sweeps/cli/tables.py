@@ -15,8 +15,9 @@ from sweeps.cli.numbers import column, shown
 from sweeps.cli.sections import first_rows
 from sweeps.engine.validity import ONE_RANK
 from sweeps.impossible import impossible, too_many
-from sweeps.result import Record, Result, aligned, fitted, table_lines
+from sweeps.result import Record, Result, table_lines
 from sweeps.spec.units import format_bytes, is_binary
+from sweeps.wrapping import aligned, fitted
 
 FOLLOWING = ("gpus_per_node", "mesh_nx", "mesh_ny", "mesh_nz")  # Axes that others tell
 PLAN = display.rows("plan", place="table")
@@ -97,14 +98,14 @@ def _best_steps(
     models = dict.fromkeys(str(row.get("model", "")) for row in rows)
     rest = [name for name in axes if name != "model"]
     for model in models:
-        every, own = (
+        every, compared = (
             [row for row in some if str(row.get("model", "")) == model] for some in (rows, done)
         )
         head = f"{model}: " if len(models) > 1 else ""
-        if not own:
+        if not compared:
             yield f"{head}nothing fits or can be"
             continue
-        yield head + _best_step(every, own, rest)
+        yield head + _best_step(every, compared, rest)
 
 
 def _best_step(every: Sequence[Record], done: Sequence[Record], axes: Sequence[str]) -> str:
@@ -144,8 +145,8 @@ def _winners(rows: Sequence[Record], main: str, rival: str, others: Sequence[str
         cases.setdefault(tuple(row[name] for name in others), []).append(row)
     won: dict[str, int] = {}
     compared = [case for case in cases.values() if len(case) > 1]
-    for own in compared:
-        best = str(min(own, key=lambda row: float(row[main]))[rival])
+    for group in compared:
+        best = str(min(group, key=lambda row: float(row[main]))[rival])
         won[best] = won.get(best, 0) + 1
     if not compared:
         return
@@ -229,12 +230,12 @@ def as_table(result: Result, *, training: bool, notes: Sequence[str] = ()) -> It
         for name in _wanted(result, training=training)
         if name not in MORE and not name.endswith("_communication_time")
     ]
-    if all(one.get("algorithm") == one.get("chosen_algorithm") for one in records):
+    if all(record.get("algorithm") == record.get("chosen_algorithm") for record in records):
         wanted = [name for name in wanted if name != "chosen_algorithm"]
     table = [_column(name, records) for name in dict.fromkeys((*axes, *wanted))]
-    if not training and any("time_band_low" in one for one in records):
-        place = 1 + next(i for i, one in enumerate(table) if one[0].startswith("time"))
-        table.insert(place, _bands(records))
+    if not training and any("time_band_low" in record for record in records):
+        index = 1 + next(i for i, row in enumerate(table) if row[0].startswith("time"))
+        table.insert(index, _bands(records))
     reasons = [_why(record, training=training) for record in records]
     if any(reasons):
         table.append(["", *reasons])

@@ -107,12 +107,12 @@ class OperatorsCommand(Command):
             if word != "--operators":
                 continue
             words: list[str] = []
-            for one in rest:
-                if one.startswith("-"):
-                    joined += [",".join(words), one] if words else [one]
+            for argument in rest:
+                if argument.startswith("-"):
+                    joined += [",".join(words), argument] if words else [argument]
                     words = []
                     break
-                words.append(one)
+                words.append(argument)
             if words:
                 joined.append(",".join(words))
         return super().parse_args(ctx, joined)
@@ -154,16 +154,16 @@ def config_of(given: Given) -> TPOverlapTunerConfig:
     faults, limits = Faults(), {"tolerance": "1", "timeout": "s"}
     every = texts_of(given, (*NAMES, *WHOLE, *limits, *CHANGEABLE))
     texts = {name: text for name, text in every.items() if text is not None}
-    found: dict[str, Any] = {name: texts[name] for name in NAMES if name in texts}
+    values: dict[str, Any] = {name: texts[name] for name in NAMES if name in texts}
     rates: dict[str, float] = {}
     for name, text in texts.items():
         if name in WHOLE:
-            found[name] = int(faults.of(number_of, name, text, whole=True) or 0)
+            values[name] = int(faults.of(number_of, name, text, whole=True) or 0)
         elif name in limits:
             value = faults.of(number_of, name, text, limits[name])
             if value is not None and value < 0.0:
                 faults.add(_flag(name), text, "isn't allowed", "from 0")
-            found[name] = value
+            values[name] = value
         elif name in CHANGEABLE:
             rate = faults.of(number_of, name, text, CHANGEABLE[name])
             if rate is not None and not (rate > 0.0 or (name == "latency" and rate == 0.0)):
@@ -187,7 +187,7 @@ def config_of(given: Given) -> TPOverlapTunerConfig:
         pipeline=given["pipeline"],
         resume=given["resume"],
         hardware_folders=tuple(folders_of(given)),
-        **found,
+        **values,
     )
 
 
@@ -292,14 +292,14 @@ def _refuse_idle(given: Given) -> None:
 
 def _validate(path: Path, given: Given) -> int:
     """Check a configuration; say what was found, and whether it can be used."""
-    found = validate_file(path, setting_of(given))
+    findings = validate_file(path, setting_of(given))
     if given["as_json"]:
-        sys.stdout.write(json.dumps([asdict(one) for one in found], indent=1) + "\n")
+        sys.stdout.write(json.dumps([asdict(finding) for finding in findings], indent=1) + "\n")
     elif given["as_csv"]:
-        sys.stdout.writelines(csv_lines(map(asdict, found)))
+        sys.stdout.writelines(csv_lines(map(asdict, findings)))
     else:
-        sys.stdout.writelines(one.shown(str(path)) + "\n" for one in found)
-        counts = Counter(one.severity for one in found)
+        sys.stdout.writelines(finding.shown(str(path)) + "\n" for finding in findings)
+        counts = Counter(finding.severity for finding in findings)
         summary = ", ".join(f"{counts[kind]} {kind}s" for kind in ("error", "warning", "note"))
         sys.stdout.write(f"{path}: {summary}\n")
-    return 2 if any(one.severity == "error" for one in found) else 0
+    return 2 if any(finding.severity == "error" for finding in findings) else 0

@@ -74,18 +74,18 @@ class Command(click.Command):
                 if isinstance(param, click.Option)
             }
             names |= {
-                flag.lstrip("-").replace("-", "_"): typed_or(ctx, one)
-                for one in self.get_params(ctx)
-                if isinstance(one, click.Option)
-                for flag in one.opts
+                flag.lstrip("-").replace("-", "_"): typed_or(ctx, param)
+                for param in self.get_params(ctx)
+                if isinstance(param, click.Option)
+                for flag in param.opts
                 if flag.lstrip("-").replace("-", "_") not in names
             }
             values = {name: text for name in names if isinstance(text := ctx.params.get(name), str)}
             names |= {
-                flag: typed_or(ctx, one)
-                for one in self.get_params(ctx)
-                for flag in one.opts
-                if isinstance(one, click.Option)
+                flag: typed_or(ctx, param)
+                for param in self.get_params(ctx)
+                for flag in param.opts
+                if isinstance(param, click.Option)
             }
             typed = ctx.meta.get(TYPED, {}).values()
             raise InputError(
@@ -102,7 +102,7 @@ def flag_of(name: str) -> str:
 
 def flags_of(name: str) -> tuple[str, ...]:
     """Return all options by which a quantity or label is given, the one that help shows first."""
-    return tuple(f"--{one.replace('_', '-')}" for one in names_of(name))
+    return tuple(f"--{spelling.replace('_', '-')}" for spelling in names_of(name))
 
 
 # The user's own files by kind, each in folders of its own.
@@ -167,11 +167,11 @@ def occurrences(
     several = click.Command(command.name, params=probes, add_help_option=False)
     read, _, order = several.make_parser(ctx).parse_args([*args])
     values = {flag: iter(read.get(flag, ())) for flag in names}
-    found: dict[str, list[tuple[str, Any]]] = {}
+    values_of: dict[str, list[tuple[str, Any]]] = {}
     for parameter in order:
         if (flag := str(parameter.name)) in names:
-            found.setdefault(names[flag], []).append((flag, next(values[flag])))
-    return found
+            values_of.setdefault(names[flag], []).append((flag, next(values[flag])))
+    return values_of
 
 
 def _several(name: str, pairs: Sequence[tuple[str, Any]]) -> Iterator[str]:
@@ -184,15 +184,15 @@ def _several(name: str, pairs: Sequence[tuple[str, Any]]) -> Iterator[str]:
             yield fault(f"{other}, {flag}", f"{value}, {last}", wrong, "give one")
 
 
-def _same(name: str, one: str, other: str) -> bool:
+def _same(name: str, first: str, other: str) -> bool:
     """Return whether two texts say the same value of an option."""
-    if one.strip() == other.strip():
+    if first.strip() == other.strip():
         return True
     units = VOCABULARY[name].units if name in VOCABULARY else "1"
     try:
         values = [
             parse_values(spelled_out(name, text), units, field=name, bare_is_si=True).tolist()
-            for text in (one, other)
+            for text in (first, other)
         ]
     except InputError:
         return False
@@ -208,8 +208,8 @@ def as_typed(line: str, names: Mapping[str, str], values: Mapping[str, str]) -> 
         if unsaid and unsaid[1] in (name, names[name]):
             line = f"{unsaid[1]} = {value!r}{line[unsaid.end() :]}"
 
-    def flag(found: re.Match[str]) -> str:
-        return names.get(found[0], found[0])
+    def flag(match: re.Match[str]) -> str:
+        return names.get(match[0], match[0])
 
     line = FLAG.sub(flag, line)
 

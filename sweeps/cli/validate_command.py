@@ -139,11 +139,13 @@ def _beyond(records: Sequence[Record], bound: float) -> bool:
     measured = [
         record for record in records if record.case.is_measured and record.case.group != OUTSIDE
     ]
-    kinds = {one.case.kind for one in measured}
+    kinds = {prediction.case.kind for prediction in measured}
     return any(
         score.mape > bound
         for kind in kinds
-        for score in scores_by([one for one in measured if one.case.kind == kind], "class").values()
+        for score in scores_by(
+            [prediction for prediction in measured if prediction.case.kind == kind], "class"
+        ).values()
     )
 
 
@@ -192,7 +194,7 @@ def chosen_cases(cases: Cases, given: Given) -> Cases:
     """Keep the classes and sources that are asked for."""
     classes = dict.fromkeys(name for case in cases.cases for name in case.classes)
     sources = dict.fromkeys(case.source for case in cases.cases)
-    sources |= dict.fromkeys(one.source for one in cases.skipped)
+    sources |= dict.fromkeys(skipped.source for skipped in cases.skipped)
     faults = [
         fault(flag, name, "no row has it", nearest(name, known, shown=40))
         for flag, wanted, known in (
@@ -208,7 +210,11 @@ def chosen_cases(cases: Cases, given: Given) -> Cases:
     wanted = given["sources"] or sources
     return Cases(
         tuple(case for case in kept if case.source in wanted),
-        tuple(one for one in cases.skipped if one.source in wanted and not given["classes"]),
+        tuple(
+            left_out
+            for left_out in cases.skipped
+            if left_out.source in wanted and not given["classes"]
+        ),
     )
 
 
@@ -216,12 +222,17 @@ def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
     """Draw a figure for each kind of what was measured."""
     made = []
     for kind, words in WORDS.items():
-        own = [record for record in records if record.case.kind == kind and record.case.is_measured]
-        if own:
-            groups = [one.case.group for one in own]
-            pairs = [one.case.measured for one in own], [one.predicted for one in own]
-            place = stem.with_name(f"{stem.name}-{kind.replace('_', '-')}")
-            made += _predicted(own[0].case.quantity, words, groups, *pairs, place)
+        records_of_kind = [
+            record for record in records if record.case.kind == kind and record.case.is_measured
+        ]
+        if records_of_kind:
+            groups = [prediction.case.group for prediction in records_of_kind]
+            pairs = (
+                [prediction.case.measured for prediction in records_of_kind],
+                [prediction.predicted for prediction in records_of_kind],
+            )
+            path = stem.with_name(f"{stem.name}-{kind.replace('_', '-')}")
+            made += _predicted(records_of_kind[0].case.quantity, words, groups, *pairs, path)
     return made
 
 
@@ -354,13 +365,13 @@ def _draw_quantities(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path
     """Draw a figure for each quantity, in its own units."""
     made = []
     for name in dict.fromkeys(str(row["quantity"]) for row in rows):
-        own = [row for row in rows if row["quantity"] == name]
-        groups = [str(row.get("class", name)).replace("_", " ") for row in own]
+        rows_of_quantity = [row for row in rows if row["quantity"] == name]
+        groups = [str(row.get("class", name)).replace("_", " ") for row in rows_of_quantity]
         measured, predicted = (
-            [float(row[which]) for row in own] for which in ("measured", "predicted")
+            [float(row[which]) for row in rows_of_quantity] for which in ("measured", "predicted")
         )
-        place = stem.with_name(f"{stem.name}-{name.replace('_', '-')}")
-        made += _predicted(name, VOCABULARY[name].meaning, groups, measured, predicted, place)
+        path = stem.with_name(f"{stem.name}-{name.replace('_', '-')}")
+        made += _predicted(name, VOCABULARY[name].meaning, groups, measured, predicted, path)
     return made
 
 

@@ -13,7 +13,6 @@ from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.bands import change_by, percent
 from sweeps.cli.sections import more_line, shown_sections, wrapped
-from sweeps.result import aligned
 from sweeps.spec.units import grouped, in_one_unit
 from sweeps.tuner.presets import NEAR, preset_lines, preset_summary
 from sweeps.validate import SIZE_CLASSES
@@ -27,6 +26,7 @@ from sweeps.validate.scores import (
     skipped_lines,
 )
 from sweeps.validate.training_rows import FORMULAS, OUTSIDE, SIMULATED, Skipped
+from sweeps.wrapping import aligned
 
 Body = Callable[[], Iterable[str]]
 Row = Mapping[str, Any]
@@ -106,11 +106,11 @@ def _measured(records: Iterable[Record], kind: str, *, outside: bool = False) ->
     ]
 
 
-def _answer(words: str, found: Score) -> str:
+def _answer(words: str, total: Score) -> str:
     inside = "no band"
-    if not math.isnan(found.within):
-        inside = f"{percent(found.within)} in the band ({TARGET})"
-    return f"{words}: {_runs(found.rows)}, {inside}, MAPE {percent(found.mape)}"
+    if not math.isnan(total.within):
+        inside = f"{percent(total.within)} in the band ({TARGET})"
+    return f"{words}: {_runs(total.rows)}, {inside}, MAPE {percent(total.mape)}"
 
 
 def _class_table(
@@ -149,10 +149,10 @@ def _class_row(name: str, one: Score) -> list[str]:
 def _verdict(measured: Mapping[str, Sequence[Record]], bound: float) -> str:
     """Return which classes are beyond a bound, as --strict has it."""
     beyond = [
-        f"{name} ({WORDS[kind].lower()}, {_runs(one.rows)}, MAPE {percent(one.mape)})"
+        f"{name} ({WORDS[kind].lower()}, {_runs(errors.rows)}, MAPE {percent(errors.mape)})"
         for kind, runs in measured.items()
-        for name, one in scores_by(runs, "class").items()
-        if one.mape > bound
+        for name, errors in scores_by(runs, "class").items()
+        if errors.mape > bound
     ]
     limit = f"{100.0 * bound:g} % bound"
     if beyond:
@@ -186,9 +186,11 @@ def _notes(
     """Yield what the figures above rest on."""
     if skipped:
         yield from wrapped(f"Excluded: {_runs(len(skipped), 'row')}, by reason in --show rejected")
-    wrong = [one for one in skipped if one.reason.startswith("impossible")]
-    for one in wrong[:NAMED]:
-        yield from wrapped(f"Warning: {one.name} of {one.source}: {one.reason}")
+    wrong = [case for case in skipped if case.reason.startswith("impossible")]
+    for skipped_case in wrong[:NAMED]:
+        yield from wrapped(
+            f"Warning: {skipped_case.name} of {skipped_case.source}: {skipped_case.reason}"
+        )
     if len(wrong) > NAMED:
         yield f"Warning: {len(wrong) - NAMED} more such rows: --show rejected"
     held = [run for runs in measured.values() for run in runs if not math.isnan(run.without_source)]
@@ -198,7 +200,7 @@ def _notes(
             f"Note: {len(held):,} of these runs were fitted{SEEN if seen else ''}. Held out: MAPE "
             "without the source of the run; inside: of these, if any"
         )
-    others = sum(one.case.group in (SIMULATED, FORMULAS) for one in records)
+    others = sum(record.case.group in (SIMULATED, FORMULAS) for record in records)
     if others:
         rows = _runs(others, "row")
         yield from wrapped(f"Note: {rows} ({FORMULAS}, or {SIMULATED}) in no figure above")
@@ -252,7 +254,7 @@ def collective_lines(
     """Yield how far predicted times of collectives are off, a row a table."""
     known = [row["median_error"] for row in rows if not math.isnan(row["median_error"])]
     points = sum(int(row["points"]) for row in rows)
-    fine = sum(one <= near for one in known)
+    fine = sum(ratio <= near for ratio in known)
     middle = percent(float(np.median(known))) if known else "not known"
     yield (
         f"Collectives: median error {middle} over {_runs(len(known), 'group')}; {fine} of "
@@ -289,14 +291,16 @@ def error_table(rows: Sequence[Row]) -> Iterator[str]:
     """Yield median errors of each table of measurements, by the size of the message."""
     names = [name for name in SIZE_CLASSES if any(row["size_class"] == name for row in rows)]
     table = [["table", "points", *(f"{name} (%)" for name in names)]]
-    found = dict.fromkeys(_table_of(row) for row in rows)
+    table_names = dict.fromkeys(_table_of(row) for row in rows)
     # What differs in the last label stands together, such as the library.
-    ends = list(dict.fromkeys(name.rpartition(", ")[2] for name in found if ", " in name))
-    tables = sorted(found, key=lambda name: ends.index(name.rpartition(", ")[2]) if ends else 0)
+    ends = list(dict.fromkeys(name.rpartition(", ")[2] for name in table_names if ", " in name))
+    tables = sorted(
+        table_names, key=lambda name: ends.index(name.rpartition(", ")[2]) if ends else 0
+    )
     for name in tables[:LONGEST]:
-        own = {row["size_class"]: row for row in rows if _table_of(row) == name}
-        count = sum(int(row["points"]) for row in own.values())
-        table.append([name, f"{count:,}", *(_error(own.get(size)) for size in names)])
+        by_size = {row["size_class"]: row for row in rows if _table_of(row) == name}
+        count = sum(int(row["points"]) for row in by_size.values())
+        table.append([name, f"{count:,}", *(_error(by_size.get(size)) for size in names)])
     yield from aligned(table)
     if len(tables) > LONGEST:
         yield f"  {len(tables) - LONGEST} more rows: --show rows"
@@ -344,20 +348,20 @@ def _by_quantity(rows: Sequence[Row]) -> Iterator[str]:
     """Yield each quantity's rows in its unit."""
     for number, name in enumerate(dict.fromkeys(str(row["quantity"]) for row in rows)):
         yield from [""] * (number > 0)
-        own = [row for row in rows if row["quantity"] == name]
-        both = [row[which] for row in own for which in ("measured", "predicted")]
-        unit, texts = _in_one(name, [float(one) for one in both])
-        mape = float(np.mean([abs(row["error"]) for row in own]))
+        rows_of_quantity = [row for row in rows if row["quantity"] == name]
+        both = [row[which] for row in rows_of_quantity for which in ("measured", "predicted")]
+        unit, texts = _in_one(name, [float(value) for value in both])
+        mape = float(np.mean([abs(row["error"]) for row in rows_of_quantity]))
         title = VOCABULARY[name].meaning
         yield from wrapped(
             f"{title[0].upper()}{title[1:]}{f' ({unit})' if unit else ''}: MAPE {percent(mape)}"
         )
-        for index, row in enumerate(own[:MOST]):
+        for index, row in enumerate(rows_of_quantity[:MOST]):
             measured, predicted = texts[2 * index : 2 * index + 2]
             error = in_percent(row["error"], "+")
             yield f"  {row['row_id']:<14}{measured:>9} measured{predicted:>9} predicted{error:>7} %"
-        if len(own) > MOST:
-            yield f"  {len(own) - MOST} more rows: --show rows"
+        if len(rows_of_quantity) > MOST:
+            yield f"  {len(rows_of_quantity) - MOST} more rows: --show rows"
 
 
 def _in_one(name: str, values: Sequence[float]) -> tuple[str, list[str]]:
@@ -368,9 +372,9 @@ def _in_one(name: str, values: Sequence[float]) -> tuple[str, list[str]]:
     if units == "s" and min(values) > 3600.0:
         long = float(np.median(values)) > 2 * 86400.0
         return (
-            ("days", [f"{one / 86400.0:.3g}" for one in values])
+            ("days", [f"{number / 86400.0:.3g}" for number in values])
             if long
-            else ("h", [f"{one / 3600.0:.3g}" for one in values])
+            else ("h", [f"{number / 3600.0:.3g}" for number in values])
         )
     return in_one_unit(list(values), units, binary=False, write=grouped)
 
@@ -379,10 +383,10 @@ def _by_class(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the errors of each class: as predicted, and with the kernel's rate of the others."""
     table = [["", "rows", "MAPE (%)", "median (%)", "held out (%)", "median (%)"]]
     for name in dict.fromkeys(str(row["class"]) for row in rows):
-        own = [row for row in rows if row["class"] == name]
+        rows_of_class = [row for row in rows if row["class"] == name]
         columns = []
         for which in ("error", "left_out_error"):
-            errors = np.array([row[which] for row in own], dtype=float)
+            errors = np.array([row[which] for row in rows_of_class], dtype=float)
             errors = errors[np.isfinite(errors)]
             columns += (
                 [
@@ -392,7 +396,7 @@ def _by_class(rows: Sequence[Row]) -> Iterator[str]:
                 if errors.size
                 else ["-", "-"]
             )
-        table.append([name, str(len(own)), *columns])
+        table.append([name, str(len(rows_of_class)), *columns])
     yield from aligned(table)
     yield "  held out: with the attention kernel's rate of the other kinds"
 
@@ -413,27 +417,27 @@ def _told(rows: Sequence[Row]) -> Iterator[str]:
 
 def preset_screen(rows: Sequence[Row], enough: float, wanted: Iterable[str]) -> Iterator[str]:
     """Yield how near settings of overlap are to ours, a row a preset."""
-    found = preset_summary(rows)
-    near = percent(found["near"])
+    summary = preset_summary(rows)
+    near = percent(summary["near"])
     yield from wrapped(
-        f"Userbuffers: {near} of {found['layers']:.0f} layers of NVIDIA's presets "
+        f"Userbuffers: {near} of {summary['layers']:.0f} layers of NVIDIA's presets "
         f"are within {100.0 * NEAR:g} % of the best predicted setting (target "
         f"{100.0 * enough:g} %)"
     )
     yield from wrapped(
-        f"same method in {percent(found['same_method'])}; SMs: ours / theirs "
-        f"{found['num_sm_ratio']:.3g} in the median",
+        f"same method in {percent(summary['same_method'])}; SMs: ours / theirs "
+        f"{summary['num_sm_ratio']:.3g} in the median",
         "  ",
     )
     yield ""
     table = [["preset", "layers", "near", "same method", "largest loss (%)"]]
     for preset in dict.fromkeys(str(row["preset"]) for row in rows):
-        own = [row for row in rows if row["preset"] == preset]
-        same = sum(row["our_method"] == row["their_method"] for row in own)
-        close = sum(row["loss"] <= NEAR for row in own)
-        worst = in_percent(max(float(row["loss"]) for row in own))
+        layers = [row for row in rows if row["preset"] == preset]
+        same = sum(row["our_method"] == row["their_method"] for row in layers)
+        close = sum(row["loss"] <= NEAR for row in layers)
+        worst = in_percent(max(float(row["loss"]) for row in layers))
         label = preset.removeprefix("userbuffers_")
-        table.append([label, str(len(own)), str(close), str(same), worst])
+        table.append([label, str(len(layers)), str(close), str(same), worst])
     yield from aligned(table)
     yield ""
     yield from wrapped(

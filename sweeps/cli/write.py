@@ -19,17 +19,9 @@ from sweeps.cli.kept import keep
 from sweeps.cli.progress import tell_drawn
 from sweeps.errors import fault, refuse, tell_all
 from sweeps.job import Job
-from sweeps.result import (
-    SCHEMA_VERSION,
-    Record,
-    Result,
-    csv_lines,
-    fitted,
-    hold,
-    json_lines,
-    of_dataset,
-)
+from sweeps.result import SCHEMA_VERSION, Record, Result, csv_lines, hold, json_lines, of_dataset
 from sweeps.spec.contract import Contract, read_contract
+from sweeps.wrapping import fitted
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,7 +44,9 @@ Figures = Sequence[Mapping[str, object]]
 class Output:
     """Where a command's result goes."""
 
-    def __init__(self, given: Given, name: str, own: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, given: Given, name: str, reduction_units: Mapping[str, str] | None = None
+    ) -> None:
         self.given = given  # The command's options
         self.name = name  # Of the file in outputs/ where none is named, without its ending
         self.programs = bool(given["as_csv"] or given["as_json"])
@@ -60,7 +54,9 @@ class Output:
         self.notes: TextIO = sys.stderr if self.programs else sys.stdout
         self.ends: TextIO = self.notes  # Where it says which files there are, after the answer
         self.wanted = bool(given["output"] or given["plot"])  # Whether there is a file to write
-        self.contracts = [read_contract(text, own=own) for text in given.get("asserts", ())]
+        self.contracts = [
+            read_contract(text, own=reduction_units) for text in given.get("asserts", ())
+        ]
         faults = list(self._idle())
         if Path(given["output"] or "").suffix in OTHERS:
             allowed = "FILE.csv or FILE.nc"
@@ -179,17 +175,17 @@ class Output:
         rows: Callable[[], Iterator[Record]] | None = None,
     ) -> None:
         """Evaluate a job, write the file that is asked for, and show what can be printed."""
-        found = replace(job.evaluated(), rows=rows) if self.is_printed(job) else None
-        keep(result=job, records=found, figures=figures)
+        records = replace(job.evaluated(), rows=rows) if self.is_printed(job) else None
+        keep(result=job, records=records, figures=figures)
         # What can't be printed isn't written either.
-        shown = list(lines(found)) if found and not self.programs else []
+        shown = list(lines(records)) if records and not self.programs else []
         with self.answered_first():
             if self.wanted:
                 self.write(job, figures)
-            if found:
-                self.show(found, shown)
-        if found:
-            hold(self.contracts, found)
+            if records:
+                self.show(records, shown)
+        if records:
+            hold(self.contracts, records)
         elif self.contracts:
             self.hold_stored(self.contracts)
 

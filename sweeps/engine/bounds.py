@@ -107,7 +107,7 @@ class Work:
         dims = variable.dims
         self.dims = [self.grid.position(dim) for dim in dims]
         self.axes = [self.grid.position(dim) for dim in axes]
-        self.points = [place for place in self.dims if place not in self.axes]
+        self.points = [position for position in self.dims if position not in self.axes]
         self.lengths = [1 if p in case.fixed else self.grid.shape[p] for p in self.points]
         self.runs = np.array([self.grid.shape[p] for p in self.axes], dtype=np.int64)
         # Of each of the variable's dimensions: how far apart results, and places, lie along it.
@@ -121,20 +121,23 @@ class Work:
 
     def index(self, point: Places) -> dict[int, Places]:
         """Return the index along each discrete dimension."""
-        found = np.unravel_index(point, self.lengths) if self.lengths else ()
-        index = dict(zip(self.points, found, strict=True))
-        fixed = {place: np.full(len(point), one.start) for place, one in self.case.fixed.items()}
-        return {place: np.asarray(one) for place, one in (index | fixed).items()}
+        unravelled = np.unravel_index(point, self.lengths) if self.lengths else ()
+        index = dict(zip(self.points, unravelled, strict=True))
+        fixed = {
+            position: np.full(len(point), piece.start)
+            for position, piece in self.case.fixed.items()
+        }
+        return {position: np.asarray(values) for position, values in (index | fixed).items()}
 
     def where(self, point: Places, starts: Places) -> tuple[Places, Places]:
         """Return results, and places in canonical order, of cells."""
         index = self.index(point) | dict(zip(self.axes, starts, strict=True))
-        result, place = np.zeros((2, len(point)), dtype=np.int64)
-        for position, own in index.items():
+        result, offset = np.zeros((2, len(point)), dtype=np.int64)
+        for position, indices in index.items():
             name = self.grid.names[position]
-            result += own * self.results.get(name, 0)
-            place += own * self.strides.get(name, 0)
-        return result, place
+            result += indices * self.results.get(name, 0)
+            offset += indices * self.strides.get(name, 0)
+        return result, offset
 
     # Values.
 
@@ -143,15 +146,15 @@ class Work:
     ) -> Callable[[Node], Any]:
         """Return what gives given nodes, a box each along the first dimension."""
         shape = (-1, *(1,) * (self.grid.ndim - 1))
-        places = dict(zip(self.axes, range(len(self.axes)), strict=True))
+        positions = dict(zip(self.axes, range(len(self.axes)), strict=True))
 
         def given(node: Node) -> Any:
             assert node.given is not None
-            own = [p for p, length in enumerate(node.given.shape) if length > 1]
-            if not own:
+            varying = [p for p, length in enumerate(node.given.shape) if length > 1]
+            if not varying:
                 return node.given
-            if len(own) == 1 and own[0] in places:
-                values, at = node.given.reshape(-1), places[own[0]]
+            if len(varying) == 1 and varying[0] in positions:
+                values, at = node.given.reshape(-1), positions[varying[0]]
                 low = values[starts[at]].reshape(shape)
                 if stops is None:
                     return low
@@ -160,7 +163,11 @@ class Work:
                     low, high = high, low
                 return Interval(low, high)
             every = tuple(
-                0 if p not in own else starts[places[p]] if p in places else index.get(p, 0)
+                0
+                if p not in varying
+                else starts[positions[p]]
+                if p in positions
+                else index.get(p, 0)
                 for p in range(self.grid.ndim)
             )
             return node.given[every].reshape(shape)
@@ -170,7 +177,7 @@ class Work:
     @property
     def falling(self) -> set[str]:
         """The columns of continuous axes whose values fall along them."""
-        axes = (self.grid.axes[place] for place in self.axes)
+        axes = (self.grid.axes[position] for position in self.axes)
         return {
             name
             for axis in axes
@@ -186,57 +193,57 @@ class Work:
                 known[id(node)] = given(node)
             else:
                 assert node.run is not None
-                values = [known[id(one)] for one in node.inputs]
+                values = [known[id(operand)] for operand in node.inputs]
                 run: Any = node.run
                 if run in INSTEAD and any(map(is_bounded, values)):
                     run = INSTEAD[run]
                 known[id(node)] = run(*values)
-            for one in done:
-                known.pop(one, None)
+            for spent in done:
+                known.pop(spent, None)
         return [known[id(node)] for node in self.nodes], known[id(self.status)]
 
     def bounds(self, given: Callable[[Node], Any], shape: Sequence[int]) -> Floats:
         """Return what no value comes before; infinity where there surely is none."""
         with settings(self.grid.shape[-1]), recording():
             values, reasons = self.evaluated(given)
-        status, found = interval.of(reasons), []
+        status, parts = interval.of(reasons), []
         never = (status.low & self.mask) != 0
         sure = np.ones((1,) * self.grid.ndim, dtype=np.bool_)
         if self.condition:
             value = interval.of(values.pop())
             never, sure = never | (value.high < 1.0), value.low == 1.0
-        for sign, one in zip(self.signs, map(interval.of, values), strict=True):
-            bound = one.low if sign > 0.0 else -one.high
-            if one.nan is not None:
+        for sign, bounded in zip(self.signs, map(interval.of, values), strict=True):
+            bound = bounded.low if sign > 0.0 else -bounded.high
+            if bounded.nan is not None:
                 # What may be no number may be any.
-                bound = np.where(one.nan, -np.inf, bound)
+                bound = np.where(bounded.nan, -np.inf, bound)
             bound = np.where(np.isnan(bound), -np.inf, bound)
-            found.append(np.broadcast_to(np.where(never, np.nan, bound), shape).reshape(-1))
+            parts.append(np.broadcast_to(np.where(never, np.nan, bound), shape).reshape(-1))
             if self.upper:
-                most = one.high if sign > 0.0 else -one.low
+                most = bounded.high if sign > 0.0 else -bounded.low
                 doubt = ((status.high & self.mask) != 0) | ~sure | np.isnan(most)
-                doubt = doubt if one.nan is None else doubt | one.nan
-                found.append(np.broadcast_to(np.where(doubt, np.inf, most), shape).reshape(-1))
-        return np.stack(found)
+                doubt = doubt if bounded.nan is None else doubt | bounded.nan
+                parts.append(np.broadcast_to(np.where(doubt, np.inf, most), shape).reshape(-1))
+        return np.stack(parts)
 
     def of_boxes(self, boxes: Boxes) -> Boxes:
         """Return boxes with their bounds."""
         if not len(boxes):
             return boxes
-        found = []
-        ones = (1,) * (self.grid.ndim - 1)
+        parts = []
+        trailing = (1,) * (self.grid.ndim - 1)
         for first in range(0, len(boxes), BOXES):
             some = boxes.take(slice(first, first + BOXES))
             given = self._given(self.index(some.point), some.starts, some.stops)
-            found.append(self.bounds(given, (len(some), *ones)))
+            parts.append(self.bounds(given, (len(some), *trailing)))
             self.check()
         self.bounded += len(boxes)
-        made = Boxes(boxes.point, boxes.starts, boxes.stops, np.concatenate(found, axis=1))
+        made = Boxes(boxes.point, boxes.starts, boxes.stops, np.concatenate(parts, axis=1))
         return made.take(~np.isnan(made.bound[0]))
 
     def cells(self, point: Places, starts: Places) -> Floats:
         """Return the keys of cells, as the engine computes them; NaN where there is none."""
-        found = np.empty((len(self.signs), len(point)))
+        table = np.empty((len(self.signs), len(point)))
         for first in range(0, len(point), BOXES):
             part = slice(first, first + BOXES)
             given = self._given(self.index(point[part]), starts[:, part], None)
@@ -246,12 +253,12 @@ class Work:
             there = (np.broadcast_to(status, shape) & self.mask) == 0
             if self.condition:
                 there &= np.broadcast_to(values.pop(), shape) == 1.0
-            for row, sign, value in zip(found, self.signs, values, strict=True):
-                own = np.where(there, np.broadcast_to(value, shape), np.nan)
-                row[part] = sign * own.reshape(-1)
+            for row, sign, value in zip(table, self.signs, values, strict=True):
+                masked = np.where(there, np.broadcast_to(value, shape), np.nan)
+                row[part] = sign * masked.reshape(-1)
             self.check()
         self.computed += len(point)
-        return found
+        return table
 
     # The first boxes: each discrete point with all of the continuous axes.
 
@@ -262,10 +269,10 @@ class Work:
     def roots(self, part: Sequence[slice]) -> Boxes:
         """Return the boxes of some discrete points."""
         pieces = {
-            place: slice(self.case.fixed[place].start, self.case.fixed[place].stop)
-            if place in self.case.fixed
+            position: slice(self.case.fixed[position].start, self.case.fixed[position].stop)
+            if position in self.case.fixed
             else piece
-            for place, piece in zip(self.points, part, strict=True)
+            for position, piece in zip(self.points, part, strict=True)
         }
         region = tuple(
             slice(0, self.grid.shape[p])
@@ -279,8 +286,8 @@ class Work:
 
         def given(node: Node) -> Any:
             assert node.given is not None
-            own = {p for p, length in enumerate(node.given.shape) if length > 1}
-            if own & set(self.axes):
+            varying = {p for p, length in enumerate(node.given.shape) if length > 1}
+            if varying & set(self.axes):
                 ends = sorted(node.given.reshape(-1)[[0, -1]])
                 return Interval(*(np.full((1,) * self.grid.ndim, end) for end in ends))
             return cut(node.given, region)
@@ -290,7 +297,7 @@ class Work:
         count = bound.shape[1]
         mine = [piece.stop - piece.start for piece in part]
         index = np.unravel_index(np.arange(count), mine) if mine else ()
-        absolute = [own + piece.start for own, piece in zip(index, part, strict=True)]
+        absolute = [offset + piece.start for offset, piece in zip(index, part, strict=True)]
         point = (
             np.ravel_multi_index(absolute, self.lengths).astype(np.int64)
             if absolute
@@ -305,7 +312,7 @@ class Work:
 def is_bounded(value: Any) -> bool:
     """Whether a value, or the pair that a choice gives, is an interval."""
     return isinstance(value, Interval) or (
-        isinstance(value, tuple) and any(isinstance(one, Interval) for one in value)
+        isinstance(value, tuple) and any(isinstance(item, Interval) for item in value)
     )
 
 
@@ -316,13 +323,13 @@ def _ordered(targets: Sequence[Node]) -> list[tuple[Node, list[int]]]:
     def visit(node: Node) -> None:
         if id(node) in order:
             return
-        for one in node.inputs:
-            visit(one)
+        for operand in node.inputs:
+            visit(operand)
         order[id(node)] = node
 
     for target in targets:
         visit(target)
-    last = {id(one): id(node) for node in order.values() for one in node.inputs}
+    last = {id(operand): id(node) for node in order.values() for operand in node.inputs}
     done: dict[int, list[int]] = {}
     keep = {id(target) for target in targets}
     for key, user in last.items():
@@ -336,7 +343,7 @@ def _ordered(targets: Sequence[Node]) -> list[tuple[Node, list[int]]]:
 
 def continuous(program: Program, dims: Sequence[str]) -> list[str]:
     """Return those of some dimensions that may become intervals."""
-    grid, found = program.grid, []
+    grid, names = program.grid, []
     shared = {dim for dims, _ in grid.fields.values() for dim in dims}
     for dim in dims:
         axis = grid.axes[grid.position(dim)]
@@ -348,8 +355,8 @@ def continuous(program: Program, dims: Sequence[str]) -> list[str]:
         if rising and not all(
             name in VOCABULARY and VOCABULARY[name].integer for name in axis.columns
         ):
-            found.append(dim)
-    return found
+            names.append(dim)
+    return names
 
 
 def search(
@@ -471,8 +478,8 @@ def _try(work: Work, best: Best | Front, boxes: Boxes) -> None:
 def _compute(work: Work, best: Best | Front, point: Places, starts: Places) -> None:
     keys = work.cells(point, starts)
     there = ~np.isnan(keys).any(axis=0)
-    result, place = work.where(point[there], starts[:, there])
-    best.add(result, keys[:, there], place)
+    result, offset = work.where(point[there], starts[:, there])
+    best.add(result, keys[:, there], offset)
 
 
 def _work_off(
@@ -530,15 +537,15 @@ def reduce(
         return None
     budget = Budget(seconds, len(reducers) * sum(map(_points, works[0])), progress)
     budget.kept = kept and suits(works, [made.task for made in reducers])
-    found = []
+    touched_states = []
     try:
         for made, work in zip(reducers, works, strict=True):
-            found.append(_filled(made, work, budget))
+            touched_states.append(_filled(made, work, budget))
     except (Abandoned, RecordingError):
         return None
-    for made, (state, _) in zip(reducers, found, strict=True):
+    for made, (state, _) in zip(reducers, touched_states, strict=True):
         made.restore(state)
-    return tuple(touched for _, touched in found)
+    return tuple(touched for _, touched in touched_states)
 
 
 def reduce_some(
@@ -551,20 +558,20 @@ def reduce_some(
 ) -> tuple[Touched, ...]:
     """Fill what reducers bounds can fill, and take them away from those by quantity."""
     each = seconds / max(len(by_quantity), 1)
-    found: list[Touched] = []
+    touched: list[Touched] = []
     for name, several in list(by_quantity.items()):
         alone = kept and len(by_quantity) == 1
         known = reduce(program.of(name), several, each, progress, kept=alone)
         if known is not None:
-            found += known
+            touched += known
             del by_quantity[name]
-    return tuple(found)
+    return tuple(touched)
 
 
 def works_of(program: Program, tasks: Sequence[Any]) -> list[list[Work]] | None:
     """Return what bounds are of, for each task on one variable; None where there are none."""
     name = tasks[0].reduction.quantity
-    (variable,) = (one for one in program.variables if one.name == name)
+    (variable,) = (candidate for candidate in program.variables if candidate.name == name)
     works = []
     for task in tasks:
         operation, parts = task.reduction.operation, task.split
@@ -583,7 +590,7 @@ def works_of(program: Program, tasks: Sequence[Any]) -> list[list[Work]] | None:
                 if case.nodes.keys() >= {*task.reduction.quantities}
             ]
         )
-    whole = all(_is_whole(program, variable, work) for own in works for work in own)
+    whole = all(_is_whole(program, variable, work) for group in works for work in group)
     return works if whole else None
 
 
@@ -593,9 +600,9 @@ def _cells(lengths: Mapping[str, int], dims: Sequence[str]) -> int:
 
 def _is_whole(program: Program, variable: Variable, work: Work) -> bool:
     """Whether each of a variable's cells has one status, of its own."""
-    own = {*variable.dims, *(program.grid.names[p] for p in work.case.fixed)}
+    dims = {*variable.dims, *(program.grid.names[p] for p in work.case.fixed)}
     alone = all(axis.name in variable.dims or len(axis) == 1 for axis in program.switching)
-    return alone and work.status.dims <= own
+    return alone and work.status.dims <= dims
 
 
 def _points(work: Work) -> int:
@@ -605,7 +612,7 @@ def _points(work: Work) -> int:
 def suits(works: Sequence[Sequence[Work]], tasks: Sequence[Any]) -> bool:
     """Whether parts can be kept: bounds of each hold by themselves, and files are small."""
     sizes = (task.split.kept_cells * task.reduction.count for task in tasks)
-    return max(sizes) <= KEPT_RESULTS and not any(work.upper for own in works for work in own)
+    return max(sizes) <= KEPT_RESULTS and not any(work.upper for group in works for work in group)
 
 
 def nothing_of(task: Any) -> Best | Front:
@@ -621,18 +628,18 @@ def _filled(
     reducer: Any, works: Sequence[Work], budget: Budget
 ) -> tuple[dict[str, NDArray[Any]], Touched]:
     task, split = reducer.task, reducer.task.split
-    found = nothing_of(task)
+    kept = nothing_of(task)
     for work in works:
         work.check = budget.check
         work.most = POINTS if budget.seconds > LONG else BOXES
-        if work.upper and isinstance(found, Best):
-            search_kept(work, found, budget.spent)
+        if work.upper and isinstance(kept, Best):
+            search_kept(work, kept, budget.spent)
         else:
-            search(work, found, budget.spent)
+            search(work, kept, budget.spent)
         budget.before += _points(work)
     total = math.prod(split.shape)
-    state = {"seen": np.array(total, dtype=np.int64), **found.state(split.kept_shape)}
-    cells, boxes = sum(one.computed for one in works), sum(one.bounded for one in works)
+    state = {"seen": np.array(total, dtype=np.int64), **kept.state(split.kept_shape)}
+    cells, boxes = sum(part.computed for part in works), sum(part.bounded for part in works)
     return state, Touched(task.name, cells, boxes, total)
 
 

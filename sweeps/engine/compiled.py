@@ -56,10 +56,10 @@ class Compiled:
             for name in self.asked
         ]
         order = _ordered(node for node in self._nodes if node is not None)
-        places = {name: index for index, name in enumerate(names)}
+        index_of = {name: index for index, name in enumerate(names)}
         # Of nodes that are given and vary, which number they are
         self._taken = {
-            id(node): places[passed[node.name]]
+            id(node): index_of[passed[node.name]]
             for node in order
             if node.what == ("given", node.name) and node.name in passed
         }
@@ -71,17 +71,17 @@ class Compiled:
                 if node.run is None:
                     self._values[id(node)] = node.given
                     continue
-                inputs = [self._values[id(one)] for one in node.inputs]
+                inputs = [self._values[id(operand)] for operand in node.inputs]
                 self._values[id(node)] = node.run(*inputs)
-                if any(id(one) in varying for one in node.inputs):
+                if any(id(operand) in varying for operand in node.inputs):
                     varying.add(id(node))
                     self._order.append(node)
 
     @cached_property
     def _scalar(self) -> Callable[..., Results | None]:
         """The function of numbers: None where one is out of its domain."""
-        names = [f"p{place}" for place in range(len(self.names))]
-        taken = {node: names[place] for node, place in self._taken.items()}
+        names = [f"p{index}" for index in range(len(self.names))]
+        taken = {node: names[index] for node, index in self._taken.items()}
         recorder = Recorder(taken, self._values)
         recorder.record(self._order)
         tape, kept = recorder.tape, list[Argument]()
@@ -96,7 +96,8 @@ class Compiled:
             for index, (name, mask) in enumerate(zip(self.asked, self._masks, strict=True))
         ]
         checks = [
-            _inside(VOCABULARY[name], own) for name, own in zip(self.names, names, strict=True)
+            _inside(VOCABULARY[name], parameter)
+            for name, parameter in zip(self.names, names, strict=True)
         ]
         return written(tape, names, checks, results, kept)
 
@@ -116,22 +117,22 @@ class Compiled:
     def arrays(self, columns: Sequence[Array]) -> list[Array]:
         """Return what is asked for of columns of as many points, which are in their domains."""
         points = len(columns[0]) if columns else 1
-        found = [np.empty(points, dtype_of(name)) for name in self.asked]
+        results = [np.empty(points, dtype_of(name)) for name in self.asked]
         with settings(points):
             for start in range(0, points, POINTS):
                 part = slice(start, start + POINTS)
                 self._block(
                     [np.ascontiguousarray(column[part]) for column in columns],
-                    [one[part] for one in found],
+                    [array[part] for array in results],
                 )
-        return found
+        return results
 
     def _block(self, columns: Sequence[Array], out: Sequence[Array]) -> None:
         values = dict(self._values)
-        values |= {node: columns[place] for node, place in self._taken.items()}
+        values |= {node: columns[index] for node, index in self._taken.items()}
         for node in self._order:
             assert node.run is not None
-            values[id(node)] = node.run(*[values[id(one)] for one in node.inputs])
+            values[id(node)] = node.run(*[values[id(operand)] for operand in node.inputs])
         status = values[id(self._nodes[-1])]
         for wanted, mask, into in zip(self._nodes, self._masks, out, strict=True):
             missing = 0 if into.dtype.kind == "i" else np.nan
@@ -156,15 +157,15 @@ def _inside(quantity: Quantity, name: str) -> str:
 
 def _ordered(nodes: Iterable[Node]) -> list[Node]:
     """Return nodes and all that they take, each after those that it takes."""
-    found: dict[int, Node] = {}
+    order: dict[int, Node] = {}
     stack = [(node, False) for node in nodes]
     while stack:
         node, ready = stack.pop()
-        if id(node) in found:
+        if id(node) in order:
             continue
         if ready:
-            found[id(node)] = node
+            order[id(node)] = node
         else:
             stack.append((node, True))
-            stack += [(one, False) for one in node.inputs]
-    return list(found.values())
+            stack += [(operand, False) for operand in node.inputs]
+    return list(order.values())

@@ -128,13 +128,15 @@ def _status_attrs(program: Program) -> dict[str, Any]:
 def _sources(program: Program, variable: Variable) -> dict[str, str]:
     called = [declaration for declaration in variable.declarations if isinstance(declaration, Call)]
     if called:
-        return {"formula": "; ".join(dict.fromkeys(one.statement for one in called))}
+        return {
+            "formula": "; ".join(dict.fromkeys(declaration.statement for declaration in called))
+        }
     declared: list[Formula | Algorithm] = list(variable.declarations)
     if variable.name in ("time", "steps", "sent_bytes", "link_bytes"):
         declared = [*program.algorithms(), *declared]
     if not declared:
         return {}
-    stated = list(dict.fromkeys(_statement(one, variable.name) for one in declared))
+    stated = list(dict.fromkeys(_statement(declaration, variable.name) for declaration in declared))
     more = f"; and {len(stated) - MOST_PARTS} more" if len(stated) > MOST_PARTS else ""
     attrs = {
         "formula": "; ".join(stated[:MOST_PARTS]) + more,
@@ -145,7 +147,7 @@ def _sources(program: Program, variable: Variable) -> dict[str, str]:
         return attrs
     if len(declared) == 1 or not isinstance(declared[0], Algorithm):
         attrs["formula_latex"] = f"${_latex(declared[0], variable.name)}$"
-    assumed = dict.fromkeys(phrase for one in declared for phrase in one.assumes)
+    assumed = dict.fromkeys(phrase for declaration in declared for phrase in declaration.assumes)
     if assumed:
         attrs["comment"] = f"Assumes {'; '.join(assumed)}."
     return attrs
@@ -178,4 +180,4 @@ def _latex(declared: Formula | Algorithm, name: str) -> str:
 
 def references(declared: Iterable[Formula | Algorithm]) -> list[str]:
     """Return the publications of declarations, each once, without the places in them."""
-    return list(dict.fromkeys(one.source.at() for one in declared))
+    return list(dict.fromkeys(declaration.source.at() for declaration in declared))

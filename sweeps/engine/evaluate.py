@@ -130,8 +130,8 @@ class Cuts(Sequence[Region]):
         rest, run = divmod(index, self._runs)
         point = []
         for size in reversed(self._outer):
-            rest, one = divmod(rest, size)
-            point.append(slice(one, one + 1))
+            rest, position = divmod(rest, size)
+            point.append(slice(position, position + 1))
         start = run * self._run
         part = slice(start, min(start + self._run, self._length))
         return (*reversed(point), part, *self._whole)
@@ -151,9 +151,9 @@ class Picked:
         """Return a node's value if it is at hand; None where it isn't."""
         if self.source is None or self.part is None or self.among is None:
             return None
-        position, own = self.source.grid.position(self.dim), list(region)
-        own[position] = self.part
-        value = self.source.known(node, tuple(own))
+        position, local = self.source.grid.position(self.dim), list(region)
+        local[position] = self.part
+        value = self.source.known(node, tuple(local))
         if value is None or value.shape[position] == 1:
             return value
         return value.take(self.among, axis=position)
@@ -229,10 +229,14 @@ class Evaluator:
 
     def _returns(self, node: Node) -> bool:
         """Return whether blocks come back to a node's parts: along an axis outside of its own."""
-        places = {self.grid.position(dim) for dim in node.dims}
+        positions = {self.grid.position(dim) for dim in node.dims}
         outer = [p for p in range(self._inner) if p not in self.fixed and self.shape[p] > 1]
-        own = [place for place in outer if place in places]
-        return any(place not in places for place in outer[: outer.index(own[-1])]) if own else False
+        varying = [position for position in outer if position in positions]
+        return (
+            any(position not in positions for position in outer[: outer.index(varying[-1])])
+            if varying
+            else False
+        )
 
     def cells(self, node: Node) -> int:
         """Return the cells over a node's own dimensions."""
@@ -337,9 +341,10 @@ class Evaluator:
 
     def _least(self, node: Node, region: Region) -> tuple[Array, Array]:
         """Return the least of the inputs and which it is, in arrays kept for the next block."""
-        places = {self.grid.position(dim) for dim in node.dims}
+        positions = {self.grid.position(dim) for dim in node.dims}
         shape = tuple(
-            part.stop - part.start if place in places else 1 for place, part in enumerate(region)
+            part.stop - part.start if position in positions else 1
+            for position, part in enumerate(region)
         )
         kept = self._kept.get(id(node))
         if kept is None or kept[0].shape != shape:
@@ -349,8 +354,8 @@ class Evaluator:
         first, *rest = node.inputs
         self.into(first, region, best)
         code[...] = 0
-        for index, one in enumerate(rest, 1):
-            self.into(one, region, other)
+        for index, operand in enumerate(rest, 1):
+            self.into(operand, region, other)
             keep_least(best, code, other, index, less)
         return best, code
 
@@ -364,8 +369,8 @@ class Evaluator:
             return in_numpy(self.value(node, region))
         kept = self._reasons.get(id(node))
         if kept is None:
-            places = {self.grid.position(dim) for dim in node.dims - self._fixed_dims}
-            shape = [n if index in places else 1 for index, n in enumerate(self.shape)]
+            positions = {self.grid.position(dim) for dim in node.dims - self._fixed_dims}
+            shape = [n if index in positions else 1 for index, n in enumerate(self.shape)]
             kept = self._reasons[id(node)] = np.full(shape, UNSET, dtype=np.int32)
         part = cut(kept, region)
         if part.min() == UNSET:
@@ -385,17 +390,17 @@ class Evaluator:
         taken = 0
         # A kernel of several steps writes to the array before it has read all its inputs.
         one_step = isinstance(node.ufunc, np.ufunc)
-        for one in node.inputs:
-            whole = one_step and self.cells(one) == self.cells(node)
-            if not whole or not self._direct(one, region):
-                inputs.append(self.value(one, region))
+        for operand in node.inputs:
+            whole = one_step and self.cells(operand) == self.cells(node)
+            if not whole or not self._direct(operand, region):
+                inputs.append(self.value(operand, region))
             elif any(x is out for x in inputs):
                 spare = self._spare(out)
                 taken += 1
-                self.into(one, region, spare)
+                self.into(operand, region, spare)
                 inputs.append(spare)
             else:
-                self.into(one, region, out)
+                self.into(operand, region, out)
                 inputs.append(out)
         assert node.ufunc is not None
         node.ufunc(*inputs, out=out)
@@ -420,7 +425,7 @@ class Evaluator:
 
     def _run(self, node: Node, region: Region | None) -> Any:
         assert node.run is not None
-        inputs = [self.value(one, region) for one in node.inputs]
+        inputs = [self.value(operand, region) for operand in node.inputs]
         if self.limits.arrays is None:
             return node.run(*inputs)
         with using(self.limits.arrays, self.limits.device):
@@ -524,13 +529,13 @@ class Twins:
         bits, grid = value.view(np.int64), self.evaluator.grid
         varying = set()
         for dim in node.dims:
-            place = grid.position(dim)
-            first = bits.take([0], axis=place)
+            position = grid.position(dim)
+            first = bits.take([0], axis=position)
             # The last tells most of the time.
-            if (bits.take([-1], axis=place) != first).any() or (bits != first).any():
+            if (bits.take([-1], axis=position) != first).any() or (bits != first).any():
                 varying.add(dim)
             else:
-                value = value.take([0], axis=place)
+                value = value.take([0], axis=position)
                 bits = value.view(np.int64)
         # Some of the values tell most of the time.
         some = bits.reshape(-1)[:: 1 + bits.size // LOOKED_AT]
@@ -545,14 +550,14 @@ class Twins:
         return node
 
     def _by_inputs(self, node: Node) -> Node:
-        inputs = tuple(self.of(one) for one in node.inputs)
+        inputs = tuple(self.of(operand) for operand in node.inputs)
         made = node.origin.kernel if isinstance(node.origin, Formula) else node
         key = (id(made), *map(id, inputs))
         known = self._made.get(key)
         if known is None:
             known = node
             if any(map(is_not, inputs, node.inputs)):
-                dims = frozenset[str]().union(*(one.dims for one in inputs))
+                dims = frozenset[str]().union(*(operand.dims for operand in inputs))
                 known = self._node(node, inputs, node.run, dims)
                 if self.evaluator.small(known):
                     known = self._by_value(known)

@@ -13,12 +13,12 @@ Points = tuple[Places, Floats, Floats, Places]
 
 def front(points: Points) -> Points:
     """Return those points that no other of the same result beats or equals in both keys."""
-    cells, first, second, places = points
-    order = np.lexsort((places, second, first, cells))
+    cells, first, second, indices = points
+    order = np.lexsort((indices, second, first, cells))
     cells, first = cells[order], first[order]
-    second, places = second[order], places[order]
+    second, indices = second[order], indices[order]
     if not len(cells):
-        return cells, first, second, places
+        return cells, first, second, indices
     # The least second key so far in each cell, that of the point itself left out.
     begins = np.flatnonzero(np.r_[True, cells[1:] != cells[:-1]])
     lengths = np.diff(np.r_[begins, len(cells)])
@@ -26,10 +26,10 @@ def front(points: Points) -> Points:
     # has a range of its own, below that of the cell before.
     _, ranks = np.unique(second, return_inverse=True)
     group = np.repeat(np.arange(len(begins)), lengths)
-    own = ranks - group * (ranks.max() + 1)
-    before = np.minimum.accumulate(own)
-    kept = np.r_[True, own[1:] < before[:-1]]
-    return cells[kept], first[kept], second[kept], places[kept]
+    keys = ranks - group * (ranks.max() + 1)
+    before = np.minimum.accumulate(keys)
+    kept = np.r_[True, keys[1:] < before[:-1]]
+    return cells[kept], first[kept], second[kept], indices[kept]
 
 
 def thinned(points: Points, count: int) -> Points:
@@ -45,13 +45,15 @@ def thinned(points: Points, count: int) -> Points:
     part = rank * steps // np.maximum(lengths - 1, 1)
     earlier = np.maximum(rank - 1, 0) * steps // np.maximum(lengths - 1, 1)
     kept = (lengths <= count) | (rank == 0) | ((part > earlier) & (count > 1))
-    _, first, second, places = points
-    return cells[kept], first[kept], second[kept], places[kept]
+    _, first, second, indices = points
+    return cells[kept], first[kept], second[kept], indices[kept]
 
 
-def joined(one: Points, other: Points) -> Points:
+def joined(points: Points, other: Points) -> Points:
     """Return the points of both."""
-    first, second, third, fourth = (np.concatenate(pair) for pair in zip(one, other, strict=True))
+    first, second, third, fourth = (
+        np.concatenate(pair) for pair in zip(points, other, strict=True)
+    )
     return first, second, third, fourth
 
 

@@ -58,11 +58,11 @@ class Grid:
                 self._place(name, values, position, axis.name)
         self.fields = dict(fields or {})
         for name, (dims, values) in self.fields.items():
-            places = [self.position(dim) for dim in dims]
-            order = np.argsort(places)
+            positions = [self.position(dim) for dim in dims]
+            order = np.argsort(positions)
             shape = [1] * len(self.shape)
-            for place, length in zip(places, values.shape, strict=True):
-                shape[place] = length
+            for dimension, length in zip(positions, values.shape, strict=True):
+                shape[dimension] = length
             turned = np.array(np.transpose(values, order), dtype=np.float64, order="C")
             self.columns[name] = turned.reshape(shape)
             self.dims[name] = frozenset(dims)
@@ -97,7 +97,11 @@ class Grid:
         """Return what is known of nodes over some dimensions, where some points are held."""
         if self.cells == 1:
             return self.values
-        held = ((place, part.start) for place, part in fixed.items() if self.names[place] in dims)
+        held = (
+            (position, part.start)
+            for position, part in fixed.items()
+            if self.names[position] in dims
+        )
         return self._held.setdefault(tuple(held), {})
 
     @cached_property
@@ -169,7 +173,7 @@ def shaped(declared: Formula, ndim: int) -> Callable[..., Array]:
             return value
         if math.prod(value.shape) == 1:
             return xp.reshape(value, (1,) * ndim)
-        shapes = ", ".join(str(one.shape) for one in values)
+        shapes = ", ".join(str(array.shape) for array in values)
         message = f"the formula '{declared.name}' gave shape {value.shape} for inputs of {shapes}"
         raise RunError(message)
 

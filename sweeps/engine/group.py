@@ -64,27 +64,27 @@ class Group:
         partners: Mapping[str, Sequence[str]] | None = None,
     ) -> list[Block]:
         """Return the variables' blocks at one part of the case's own points."""
-        region, place = list(self.everything), []
+        region, pieces = list(self.everything), []
         shape = [1] * len(region)
         for position, piece in zip(self.positions, part, strict=True):
             actual = self.case.fixed.get(position, piece)
             region[position] = actual
-            place.append(actual)
+            pieces.append(actual)
             shape[position] = actual.stop - actual.start
         for position in self.idle:
             region[position] = slice(0, 1)
         whole = tuple(region)
         inside = self._inside(whole)
-        found = []
+        blocks = []
         for variable in variables:
-            name, own = variable.name, tuple(place)
+            name, box = variable.name, tuple(pieces)
             if arrays and name in arrays:
                 # With the ellipsis a variable without dimensions gives its array, too.
-                index: tuple[Any, ...] = (*own, ...)
+                index: tuple[Any, ...] = (*box, ...)
                 out = np.reshape(arrays[name][index], shape, copy=False)
             else:
                 out = self._buffer(name, shape, dtype_of(name))
-            extents = [piece.stop - piece.start for piece in place]
+            extents = [piece.stop - piece.start for piece in pieces]
             others: dict[str, Array] = {}
             self._fill(name, whole, inside, out)
             for other in (partners or {}).get(name, ()):
@@ -94,8 +94,8 @@ class Group:
                 others[other].flags.writeable = False
             values = out.reshape(extents)
             values.flags.writeable = False
-            found.append(Block(name, own, values, others))
-        return found
+            blocks.append(Block(name, box, values, others))
+        return blocks
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """Return an array that holds a variable's values until its next block."""
@@ -107,14 +107,14 @@ class Group:
         """Return a region among the points computed, and where these are; None if it has none."""
         inside, rows = list(region), {}
         for dim, points in self.evaluator.points.items():
-            place = self.evaluator.grid.position(dim)
-            if place in self.idle:
+            position = self.evaluator.grid.position(dim)
+            if position in self.idle:
                 if not len(points):
                     return None
                 continue
-            part = region[place]
+            part = region[position]
             first, last = (int(end) for end in np.searchsorted(points, (part.start, part.stop)))
-            inside[place], rows[place] = slice(first, last), points[first:last] - part.start
+            inside[position], rows[position] = slice(first, last), points[first:last] - part.start
             if first == last:
                 return None
         if not rows:
@@ -136,7 +136,7 @@ class Group:
             out[...] = self.evaluators.of(self.case).reasons(self.case.status, region)
             return
         node, missing = self.case.nodes.get(name), 0 if out.dtype.kind == "i" else np.nan
-        own, index = inside or (region, None)
+        inner, index = inside or (region, None)
         if node is None or inside is None or index is not None:
             # A buffer stays blank where nothing is computed.
             known = self._blank.get(name)
@@ -147,8 +147,8 @@ class Group:
             return
         values = out
         if index is not None:
-            values = self._buffer("", [part.stop - part.start for part in own], out.dtype)
-        self.evaluator.into(node, own, values)
-        self.holes.blank(own, self.faults.masking(name), values, missing)
+            values = self._buffer("", [part.stop - part.start for part in inner], out.dtype)
+        self.evaluator.into(node, inner, values)
+        self.holes.blank(inner, self.faults.masking(name), values, missing)
         if index is not None:
             out[index] = values

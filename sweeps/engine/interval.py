@@ -81,7 +81,9 @@ class Interval(Recorded):
         """Return it in another shape."""
         whole = self.shape
         nan = None if self.nan is None else np.broadcast_to(self.nan, whole).reshape(*shape)
-        low, high = (np.broadcast_to(one, whole).reshape(*shape) for one in (self.low, self.high))
+        low, high = (
+            np.broadcast_to(bound, whole).reshape(*shape) for bound in (self.low, self.high)
+        )
         return Interval(low, high, nan)
 
     def any(self) -> bool:
@@ -143,95 +145,95 @@ def _made(low: Array, high: Array, nan: Array | None) -> Interval:
     return Interval(low, high, nan)
 
 
-def _infinite(one: Interval) -> Array | None:
+def _infinite(interval: Interval) -> Array | None:
     """Return where a bound is infinite; None where none is."""
-    if np.isfinite(one.low).all() and np.isfinite(one.high).all():
+    if np.isfinite(interval.low).all() and np.isfinite(interval.high).all():
         return None
-    return np.asarray(~(np.isfinite(one.low) & np.isfinite(one.high)))
+    return np.asarray(~(np.isfinite(interval.low) & np.isfinite(interval.high)))
 
 
-def _both_infinite(one: Interval, other: Interval) -> Array | None:
-    left, right = _infinite(one), _infinite(other)
+def _both_infinite(first: Interval, other: Interval) -> Array | None:
+    left, right = _infinite(first), _infinite(other)
     return None if left is None or right is None else left & right
 
 
-def _has_zero(one: Interval) -> Array:
-    return np.asarray((one.low <= 0.0) & (one.high >= 0.0))
+def _has_zero(interval: Interval) -> Array:
+    return np.asarray((interval.low <= 0.0) & (interval.high >= 0.0))
 
 
-def _add(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan, _both_infinite(one, other))
-    if one.low is one.high and other.low is other.high:
-        total = one.low + other.low
+def _add(first: Interval, other: Interval) -> Interval:
+    nan = _joined(first.nan, other.nan, _both_infinite(first, other))
+    if first.low is first.high and other.low is other.high:
+        total = first.low + other.low
         return _made(total, total, nan)
-    return _made(one.low + other.low, one.high + other.high, nan)
+    return _made(first.low + other.low, first.high + other.high, nan)
 
 
-def _negative(one: Interval) -> Interval:
-    return Interval(-one.high, -one.low, one.nan)
+def _negative(interval: Interval) -> Interval:
+    return Interval(-interval.high, -interval.low, interval.nan)
 
 
-def _subtract(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan, _both_infinite(one, other))
-    return _made(one.low - other.high, one.high - other.low, nan)
+def _subtract(first: Interval, other: Interval) -> Interval:
+    nan = _joined(first.nan, other.nan, _both_infinite(first, other))
+    return _made(first.low - other.high, first.high - other.low, nan)
 
 
-def _multiply(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan)
-    for left, right in ((one, other), (other, one)):
+def _multiply(first: Interval, other: Interval) -> Interval:
+    nan = _joined(first.nan, other.nan)
+    for left, right in ((first, other), (other, first)):
         infinite = _infinite(left)
         if infinite is not None:
             nan = _joined(nan, infinite & _has_zero(right))
-    if (one.low >= 0.0).all() and (other.low >= 0.0).all():
-        return _made(one.low * other.low, one.high * other.high, nan)
-    ends = [x * y for x in (one.low, one.high) for y in (other.low, other.high)]
+    if (first.low >= 0.0).all() and (other.low >= 0.0).all():
+        return _made(first.low * other.low, first.high * other.high, nan)
+    ends = [x * y for x in (first.low, first.high) for y in (other.low, other.high)]
     return _made(reduce(np.minimum, ends), reduce(np.maximum, ends), nan)
 
 
-def _divide(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan, _both_infinite(one, other))
+def _divide(first: Interval, other: Interval) -> Interval:
+    nan = _joined(first.nan, other.nan, _both_infinite(first, other))
     zero = _has_zero(other)
     some = bool(zero.any())
     if some:
-        nan = _joined(nan, zero & _has_zero(one))
-    above = bool((one.low >= 0.0).all()) and bool((other.low >= 0.0).all())
+        nan = _joined(nan, zero & _has_zero(first))
+    above = bool((first.low >= 0.0).all()) and bool((other.low >= 0.0).all())
     if above and not (some and np.signbit(other.low).any()):
-        return _made(one.low / other.high, one.high / other.low, nan)
-    ends = [x / y for x in (one.low, one.high) for y in (other.low, other.high)]
+        return _made(first.low / other.high, first.high / other.low, nan)
+    ends = [x / y for x in (first.low, first.high) for y in (other.low, other.high)]
     low, high = reduce(np.minimum, ends), reduce(np.maximum, ends)
     if some:
         # Above nought on both sides the quotient is, whatever it is divided by; noughts between
         # bounds are taken to have the lower bound's sign.
-        rising = (other.low == 0.0) & ~np.signbit(other.low) & (one.low >= 0.0)
+        rising = (other.low == 0.0) & ~np.signbit(other.low) & (first.low >= 0.0)
         zero = zero & ~rising
         low, high = np.where(zero, -np.inf, low), np.where(zero, np.inf, high)
     return _made(low, high, nan)
 
 
-def _minimum(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan)
-    return Interval(np.minimum(one.low, other.low), np.minimum(one.high, other.high), nan)
+def _minimum(first: Interval, other: Interval) -> Interval:
+    nan = _joined(first.nan, other.nan)
+    return Interval(np.minimum(first.low, other.low), np.minimum(first.high, other.high), nan)
 
 
-def _maximum(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan)
-    return Interval(np.maximum(one.low, other.low), np.maximum(one.high, other.high), nan)
+def _maximum(first: Interval, other: Interval) -> Interval:
+    nan = _joined(first.nan, other.nan)
+    return Interval(np.maximum(first.low, other.low), np.maximum(first.high, other.high), nan)
 
 
-def _hull(one: Interval, other: Interval) -> Interval:
+def _hull(first: Interval, other: Interval) -> Interval:
     """Return what is either: of sets of bits those that both have, and those that one may have."""
-    nan = _joined(one.nan, other.nan)
-    if one.dtype.kind in "iu" and other.dtype.kind in "iu":
-        return Interval(one.low & other.low, one.high | other.high)
-    return Interval(np.minimum(one.low, other.low), np.maximum(one.high, other.high), nan)
+    nan = _joined(first.nan, other.nan)
+    if first.dtype.kind in "iu" and other.dtype.kind in "iu":
+        return Interval(first.low & other.low, first.high | other.high)
+    return Interval(np.minimum(first.low, other.low), np.maximum(first.high, other.high), nan)
 
 
 def _ignoring(rule: Callable[..., Interval]) -> Callable[..., Interval]:
     """Return fmin or fmax: where one isn't a number it is the other."""
 
-    def run(one: Interval, other: Interval) -> Interval:
-        found = rule(one, other)
-        return found if found.nan is None else _hull(one, other)
+    def run(first: Interval, other: Interval) -> Interval:
+        joint = rule(first, other)
+        return joint if joint.nan is None else _hull(first, other)
 
     return run
 
@@ -239,11 +241,11 @@ def _ignoring(rule: Callable[..., Interval]) -> Callable[..., Interval]:
 def _rising(ufunc: np.ufunc, ulps: int = 0) -> Callable[[Interval], Interval]:
     """Return what an increasing function gives."""
 
-    def run(one: Interval) -> Interval:
-        low, high = ufunc(one.low), ufunc(one.high)
-        nan = one.nan
+    def run(interval: Interval) -> Interval:
+        low, high = ufunc(interval.low), ufunc(interval.high)
+        nan = interval.nan
         if ufunc in PARTIAL:
-            outside = one.low < PARTIAL[ufunc]
+            outside = interval.low < PARTIAL[ufunc]
             nan = _joined(nan, outside) if outside.any() else nan
         return _made(*_widened(low, high, ulps), nan)
 
@@ -256,119 +258,119 @@ def _widened(low: Array, high: Array, ulps: int) -> tuple[Array, Array]:
     return low, high
 
 
-def _absolute(one: Interval) -> Interval:
-    low, high = np.abs(one.low), np.abs(one.high)
-    least = np.where(_has_zero(one), 0.0, np.minimum(low, high))
-    return Interval(least, np.maximum(low, high), one.nan)
+def _absolute(interval: Interval) -> Interval:
+    low, high = np.abs(interval.low), np.abs(interval.high)
+    least = np.where(_has_zero(interval), 0.0, np.minimum(low, high))
+    return Interval(least, np.maximum(low, high), interval.nan)
 
 
-def _power(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan)
+def _power(base: Interval, other: Interval) -> Interval:
+    nan = _joined(base.nan, other.nan)
     if (other.low == 2.0).all() and (other.high == 2.0).all():
-        one = _absolute(one)  # A square has no sign
-    if (one.low < 0.0).any():
-        if not (one.point & other.point).all():
+        base = _absolute(base)  # A square has no sign
+    if (base.low < 0.0).any():
+        if not (base.point & other.point).all():
             msg = "a power of what may be negative"
             raise RecordingError(msg)
-        total = np.power(one.low, other.low)
+        total = np.power(base.low, other.low)
         return _made(total, total, nan)
-    ends = [np.power(x, y) for x in (one.low, one.high) for y in (other.low, other.high)]
-    if (np.isinf(other.low) | np.isinf(other.high)).any() or _infinite(one) is not None:
-        nan = _joined(nan, np.ones(np.broadcast_shapes(one.shape, other.shape), dtype=np.bool_))
+    ends = [np.power(x, y) for x in (base.low, base.high) for y in (other.low, other.high)]
+    if (np.isinf(other.low) | np.isinf(other.high)).any() or _infinite(base) is not None:
+        nan = _joined(nan, np.ones(np.broadcast_shapes(base.shape, other.shape), dtype=np.bool_))
     low, high = reduce(np.minimum, ends), reduce(np.maximum, ends)
     wide = _widened(low, high, ULPS)
-    same = one.point & other.point
+    same = base.point & other.point
     low, high = np.where(same, low, wide[0]), np.where(same, high, wide[1])
     # A negative power of a nought is infinite, with the nought's sign.
-    nought = _has_zero(one) & np.signbit(one.low) & (other.low < 0.0)
+    nought = _has_zero(base) & np.signbit(base.low) & (other.low < 0.0)
     return _made(np.where(nought, -np.inf, low), np.where(nought, np.inf, high), nan)
 
 
-def _remainder(one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan, _zero_or_none(other), _infinite(one))
-    same = one.point & other.point
-    whole = np.remainder(one.low, other.low)
+def _remainder(first: Interval, other: Interval) -> Interval:
+    nan = _joined(first.nan, other.nan, _zero_or_none(other), _infinite(first))
+    same = first.point & other.point
+    whole = np.remainder(first.low, other.low)
     low = np.where(same, whole, np.minimum(other.low, 0.0))
     high = np.where(same, whole, np.maximum(other.high, 0.0))
     return _made(low, high, nan)
 
 
-def _floor_divide(one: Interval, other: Interval) -> Interval:
-    same = one.point & other.point & (other.low != 0.0)
-    whole = np.floor_divide(one.low, other.low)
-    near = _divide(one, other)
-    nan = _joined(near.nan, _zero_or_none(other), _infinite(one))
+def _floor_divide(first: Interval, other: Interval) -> Interval:
+    same = first.point & other.point & (other.low != 0.0)
+    whole = np.floor_divide(first.low, other.low)
+    near = _divide(first, other)
+    nan = _joined(near.nan, _zero_or_none(other), _infinite(first))
     low = np.where(same, whole, np.floor(near.low) - 1.0)
     return _made(low, np.where(same, whole, np.floor(near.high)), nan)
 
 
-def _zero_or_none(one: Interval) -> Array | None:
-    zero = _has_zero(one)
+def _zero_or_none(interval: Interval) -> Array | None:
+    zero = _has_zero(interval)
     return zero if zero.any() else None
 
 
 # Truths.
 
 
-def _compared(ufunc: np.ufunc, one: Interval, other: Interval) -> Interval:
-    nan = _joined(one.nan, other.nan)
+def _compared(ufunc: np.ufunc, first: Interval, other: Interval) -> Interval:
+    nan = _joined(first.nan, other.nan)
     if ufunc in (np.equal, np.not_equal):
-        sure = one.point & other.point & (one.low == other.low)
-        perhaps = (one.low <= other.high) & (other.low <= one.high)
+        sure = first.point & other.point & (first.low == other.low)
+        perhaps = (first.low <= other.high) & (other.low <= first.high)
         if nan is not None:
             sure = sure & ~nan
         return Interval(sure, perhaps) if ufunc is np.equal else Interval(~perhaps, ~sure)
     if ufunc in (np.greater, np.greater_equal):
-        one, other = other, one
+        first, other = other, first
         ufunc = np.less if ufunc is np.greater else np.less_equal
-    sure, perhaps = ufunc(one.high, other.low), ufunc(one.low, other.high)
+    sure, perhaps = ufunc(first.high, other.low), ufunc(first.low, other.high)
     return Interval(sure if nan is None else sure & ~nan, perhaps)
 
 
-def _truth(one: Interval) -> Interval:
-    return one.astype(np.bool_)
+def _truth(interval: Interval) -> Interval:
+    return interval.astype(np.bool_)
 
 
 def _bits(ufunc: np.ufunc) -> Callable[[Interval, Interval], Interval]:
-    def run(one: Interval, other: Interval) -> Interval:
-        if {one.dtype.kind, other.dtype.kind} - {"b", "i", "u"}:
+    def run(first: Interval, other: Interval) -> Interval:
+        if {first.dtype.kind, other.dtype.kind} - {"b", "i", "u"}:
             msg = f"{ufunc.__name__} of numbers"
             raise RecordingError(msg)
-        return Interval(ufunc(one.low, other.low), ufunc(one.high, other.high))
+        return Interval(ufunc(first.low, other.low), ufunc(first.high, other.high))
 
     return run
 
 
-def _either(one: Interval, other: Interval) -> Interval:
+def _either(first: Interval, other: Interval) -> Interval:
     """Return the bits that one of two sets has, and the other hasn't."""
-    found = _bits(np.bitwise_or)(one, other)
-    return Interval((one.low & ~other.high) | (other.low & ~one.high), found.high)
+    union = _bits(np.bitwise_or)(first, other)
+    return Interval((first.low & ~other.high) | (other.low & ~first.high), union.high)
 
 
-def _not(one: Interval) -> Interval:
-    if one.dtype.kind != "b":
+def _not(interval: Interval) -> Interval:
+    if interval.dtype.kind != "b":
         msg = "an inversion of numbers"
         raise RecordingError(msg)
-    return Interval(~one.high, ~one.low)
+    return Interval(~interval.high, ~interval.low)
 
 
 def _logical(ufunc: np.ufunc) -> Callable[[Interval, Interval], Interval]:
-    def run(one: Interval, other: Interval) -> Interval:
-        one, other = _truth(one), _truth(other)
-        return Interval(ufunc(one.low, other.low), ufunc(one.high, other.high))
+    def run(first: Interval, other: Interval) -> Interval:
+        first, other = _truth(first), _truth(other)
+        return Interval(ufunc(first.low, other.low), ufunc(first.high, other.high))
 
     return run
 
 
-def _isnan(one: Interval) -> Interval:
-    none = np.zeros(one.shape, dtype=np.bool_)
-    return Interval(none, none if one.nan is None else none | one.nan)
+def _isnan(interval: Interval) -> Interval:
+    none = np.zeros(interval.shape, dtype=np.bool_)
+    return Interval(none, none if interval.nan is None else none | interval.nan)
 
 
-def _isfinite(one: Interval) -> Interval:
-    infinite = _infinite(one)
-    sure = np.ones(one.shape, dtype=np.bool_)
-    doubt = _joined(one.nan, infinite)
+def _isfinite(interval: Interval) -> Interval:
+    infinite = _infinite(interval)
+    sure = np.ones(interval.shape, dtype=np.bool_)
+    doubt = _joined(interval.nan, infinite)
     return Interval(sure if doubt is None else sure & ~doubt, sure)
 
 
@@ -397,8 +399,8 @@ def where(condition: Any, yes: Any, no: Any) -> Interval:
 def _chosen(condition: Array, yes: Array | None, no: Array | None) -> Array | None:
     if yes is None and no is None:
         return None
-    found = np.where(condition, False if yes is None else yes, False if no is None else no)
-    return found if found.any() else None
+    mask = np.where(condition, False if yes is None else yes, False if no is None else no)
+    return mask if mask.any() else None
 
 
 def best_of(*values: Any) -> tuple[Interval, list[Array]]:
@@ -408,8 +410,8 @@ def best_of(*values: Any) -> tuple[Interval, list[Array]]:
     for other in others:
         first = _minimum(first, other)
     # The first of equal ones is taken; what isn't a number is never less.
-    most = reduce(np.minimum, [one.high for one in each])
-    perhaps = [np.asarray(one.low <= most) for one in each]
+    most = reduce(np.minimum, [interval.high for interval in each])
+    perhaps = [np.asarray(interval.low <= most) for interval in each]
     if first.nan is not None:
         perhaps = [np.ones(first.shape, dtype=np.bool_) for _ in each]
     return first, perhaps
@@ -419,7 +421,9 @@ def select(best: tuple[Any, Any], *values: Any) -> Interval:
     """Return what `overhead.choose.select` may give."""
     marks = best[1]
     every = marks if isinstance(marks, list) else [marks == at for at in range(len(values))]
-    shape = np.broadcast_shapes(*(one.shape for one in every), *(np.shape(v) for v in values))
+    shape = np.broadcast_shapes(
+        *(interval.shape for interval in every), *(np.shape(v) for v in values)
+    )
     low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
     nan: Array | None = None
     for value, perhaps in zip(map(of, values), every, strict=True):
@@ -436,9 +440,9 @@ RULES: dict[np.ufunc, Callable[..., Any]] = {
     np.multiply: _multiply,
     np.true_divide: _divide,
     np.negative: _negative,
-    np.positive: lambda one: one,
+    np.positive: lambda interval: interval,
     np.absolute: _absolute,
-    np.square: lambda one: _multiply(_absolute(one), _absolute(one)),
+    np.square: lambda interval: _multiply(_absolute(interval), _absolute(interval)),
     np.minimum: _minimum,
     np.maximum: _maximum,
     np.fmin: _ignoring(_minimum),
@@ -462,13 +466,13 @@ RULES: dict[np.ufunc, Callable[..., Any]] = {
     np.bitwise_xor: _either,
     np.logical_or: _logical(np.logical_or),
     np.logical_and: _logical(np.logical_and),
-    np.logical_not: lambda one: _not(_truth(one)),
+    np.logical_not: lambda interval: _not(_truth(interval)),
     np.invert: _not,
     np.isnan: _isnan,
     np.isfinite: _isfinite,
     **{
-        one: partial(_compared, one)
-        for one in (
+        comparison: partial(_compared, comparison)
+        for comparison in (
             np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal,
         )
     },
@@ -524,8 +528,8 @@ class Boxes:
     @staticmethod
     def joined(several: Sequence[Boxes]) -> Boxes:
         """Return all of several."""
-        rows = zip(*((one.starts, one.stops, one.bound) for one in several), strict=True)
-        point = np.concatenate([one.point for one in several])
+        rows = zip(*((boxes.starts, boxes.stops, boxes.bound) for boxes in several), strict=True)
+        point = np.concatenate([boxes.point for boxes in several])
         return Boxes(point, *(np.concatenate(row, axis=1) for row in rows))
 
 
@@ -537,27 +541,27 @@ class Best:
         self.keys = np.full((results, count), np.inf)
         self.places = np.full((results, count), none, dtype=np.int64)
 
-    def add(self, results: Places, every: Floats, places: Places) -> None:
+    def add(self, results: Places, every: Floats, indices: Places) -> None:
         """Take cells in."""
         (keys,) = every
         last, edge = self.keys[results, -1], self.places[results, -1]
-        some = (keys < last) | ((keys == last) & (places < edge))
+        some = (keys < last) | ((keys == last) & (indices < edge))
         if not some.any():
             return
-        results, keys, places = results[some], keys[some], places[some]
-        own = np.unique(results)
-        results = np.concatenate([np.repeat(own, self.count), results])
-        keys = np.concatenate([self.keys[own].ravel(), keys])
-        places = np.concatenate([self.places[own].ravel(), places])
-        order = np.lexsort((places, keys, results))
-        results, keys, places = results[order], keys[order], places[order]
-        again = np.r_[False, (results[1:] == results[:-1]) & (places[1:] == places[:-1])]
-        again &= places != self.none
-        results, keys, places = results[~again], keys[~again], places[~again]
+        results, keys, indices = results[some], keys[some], indices[some]
+        touched = np.unique(results)
+        results = np.concatenate([np.repeat(touched, self.count), results])
+        keys = np.concatenate([self.keys[touched].ravel(), keys])
+        indices = np.concatenate([self.places[touched].ravel(), indices])
+        order = np.lexsort((indices, keys, results))
+        results, keys, indices = results[order], keys[order], indices[order]
+        again = np.r_[False, (results[1:] == results[:-1]) & (indices[1:] == indices[:-1])]
+        again &= indices != self.none
+        results, keys, indices = results[~again], keys[~again], indices[~again]
         rank = np.arange(len(results)) - np.searchsorted(results, results)
         kept = rank < self.count
         self.keys[results[kept], rank[kept]] = keys[kept]
-        self.places[results[kept], rank[kept]] = places[kept]
+        self.places[results[kept], rank[kept]] = indices[kept]
 
     def beats(self, results: Places, bound: Floats, first: Places) -> NDArray[np.bool_]:
         """Return which boxes hold nothing that is missing here."""
@@ -580,10 +584,10 @@ class Best:
 
     def join(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take in what others have found, as `state` gives it."""
-        keys, places = (state[name].reshape(self.count, -1).T for name in ("keys", "places"))
+        keys, indices = (state[name].reshape(self.count, -1).T for name in ("keys", "places"))
         results = np.repeat(np.arange(len(keys)), self.count)
-        some = places.ravel() != self.none
-        self.add(results[some], keys.ravel()[np.newaxis, some], places.ravel()[some])
+        some = indices.ravel() != self.none
+        self.add(results[some], keys.ravel()[np.newaxis, some], indices.ravel()[some])
 
 
 class Front:
@@ -592,18 +596,18 @@ class Front:
     def __init__(self) -> None:
         self.points = no_points()
 
-    def add(self, results: Places, every: Floats, places: Places) -> None:
+    def add(self, results: Places, every: Floats, indices: Places) -> None:
         """Take cells in."""
-        offered = (results, every[0] + 0.0, every[1] + 0.0, places)
+        offered = (results, every[0] + 0.0, every[1] + 0.0, indices)
         self.points = front(joined(self.points, offered))
 
     def beats(self, results: Places, bound: Floats, first: Places) -> NDArray[np.bool_]:
         """Return which boxes hold nothing that is missing here."""
-        found = np.zeros(len(results), dtype=np.bool_)
-        cells, keys, others, places = self.points
+        beaten = np.zeros(len(results), dtype=np.bool_)
+        cells, keys, others, indices = self.points
         order = np.argsort(results, kind="stable")
-        own, begins = np.unique(results[order], return_index=True)
-        for result, mine in zip(own.tolist(), np.split(order, begins[1:]), strict=True):
+        queried, begins = np.unique(results[order], return_index=True)
+        for result, mine in zip(queried.tolist(), np.split(order, begins[1:]), strict=True):
             low, high = np.searchsorted(cells, [result, result + 1])
             if low == high:
                 continue
@@ -611,9 +615,9 @@ class Front:
             at = np.searchsorted(keys[low:high], bound[0, mine], side="right") - 1
             some, at = at >= 0, np.maximum(at, 0) + low
             less = (keys[at] < bound[0, mine]) | (others[at] < bound[1, mine])
-            some &= (others[at] <= bound[1, mine]) & (less | (places[at] <= first[mine]))
-            found[mine] = some
-        return found
+            some &= (others[at] <= bound[1, mine]) & (less | (indices[at] <= first[mine]))
+            beaten[mine] = some
+        return beaten
 
     def promising(self, results: Places, bound: Floats) -> Places:
         """Return the boxes whose bounds no other has both of better."""
@@ -634,16 +638,16 @@ class Front:
 def halved(boxes: Boxes) -> Boxes:
     """Return the halves of boxes along every continuous axis."""
     middle = (boxes.starts + boxes.stops + 1) // 2
-    found = []
+    halves = []
     for corner in product((0, 1), repeat=len(boxes.starts)):
         upper = np.array(corner, dtype=bool)[:, np.newaxis]
         starts = np.where(upper, middle, boxes.starts)
         stops = np.where(upper, boxes.stops, middle)
         some = (stops > starts).all(axis=0)
-        found.append(
+        halves.append(
             Boxes(boxes.point[some], starts[:, some], stops[:, some], boxes.bound[:, some])
         )
-    return Boxes.joined(found)
+    return Boxes.joined(halves)
 
 
 def cells_of(boxes: Boxes) -> tuple[Places, Places]:

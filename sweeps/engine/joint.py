@@ -47,8 +47,8 @@ class Joint(Program):
         self._parts = tuple(parts)
         self.grid = Grid(axes, constants, fields)
         self.labels = {name: label for part in parts for name, label in part.labels.items()}
-        self.implied = {name: one for part in parts for name, one in part.implied.items()}
-        self.missing = {name: one for part in parts for name, one in part.missing.items()}
+        self.implied = {name: words for part in parts for name, words in part.implied.items()}
+        self.missing = {name: words for part in parts for name, words in part.missing.items()}
         self.conditions = tuple(text for part in parts for text in part.conditions)
         self.wanted = tuple(name for part in parts for name in part.wanted)
         self.cases = tuple(case for part in parts for case in part.cases)
@@ -66,8 +66,8 @@ class Joint(Program):
 
     def of(self, name: str) -> Program:
         """Return the part that computes a variable."""
-        own = (part for part in self.parts if name in (*part.wanted, part.status_name))
-        return next(own, self.parts[-1])
+        owners = (part for part in self.parts if name in (*part.wanted, part.status_name))
+        return next(owners, self.parts[-1])
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
@@ -77,17 +77,17 @@ class Joint(Program):
     def nodes(self, *names: str) -> Iterator[Node]:
         """Yield every node on which a result, or some variables of it, depends, each once."""
         for part in self.parts:
-            own = [name for name in names if self.of(name) is part]
-            if own or not names:
-                yield from part.nodes(*own)
+            wanted = [name for name in names if self.of(name) is part]
+            if wanted or not names:
+                yield from part.nodes(*wanted)
 
     def declarations(self, *names: str) -> tuple[Formula | Algorithm, ...]:
         """Return the declarations of all parts, or of some variables of them."""
-        found: list[Formula | Algorithm] = []
+        declared: list[Formula | Algorithm] = []
         for part in self.parts:
-            own = [name for name in names if self.of(name) is part]
-            found += part.declarations(*own) if own or not names else ()
-        return tuple({id(one): one for one in found}.values())
+            wanted = [name for name in names if self.of(name) is part]
+            declared += part.declarations(*wanted) if wanted or not names else ()
+        return tuple({id(declaration): declaration for declaration in declared}.values())
 
 
 def joined(layouts: Sequence[Layout], sizes: Mapping[str, int], attrs: Mapping[str, str]) -> Layout:
@@ -98,14 +98,17 @@ def joined(layouts: Sequence[Layout], sizes: Mapping[str, int], attrs: Mapping[s
     operation, step = ({c.name: c for c in layout.coordinates} for layout in layouts)
     coordinates: list[Column] = []
     for name in dict.fromkeys((*operation, *step)):
-        one, other = operation.get(name), step.get(name)
-        if one and other and not (is_row_number(one.attrs) or is_row_number(other.attrs)):
-            if one.dims == other.dims and _same(one.values, other.values):
+        first, other = operation.get(name), step.get(name)
+        if first and other and not (is_row_number(first.attrs) or is_row_number(other.attrs)):
+            if first.dims == other.dims and _same(first.values, other.values):
                 coordinates.append(other)
                 continue
-            coordinates += [_owned(one, OPERATION, OF_OPERATION + name), _owned(other, STEP, name)]
-        elif one and (not other or is_row_number(other.attrs)):
-            coordinates.append(_owned(one, OPERATION, name))
+            coordinates += [
+                _owned(first, OPERATION, OF_OPERATION + name),
+                _owned(other, STEP, name),
+            ]
+        elif first and (not other or is_row_number(other.attrs)):
+            coordinates.append(_owned(first, OPERATION, name))
         elif other:
             coordinates.append(_owned(other, STEP, name))
     variables = tuple(
@@ -114,8 +117,12 @@ def joined(layouts: Sequence[Layout], sizes: Mapping[str, int], attrs: Mapping[s
         for column in layout.variables
     )
     # Axes in the order in which variables have them, then what varies along several or none.
-    places = {dim: index for index, dim in enumerate(sizes)}
-    coordinates.sort(key=lambda one: places[one.dims[0]] if len(one.dims) == 1 else len(places))
+    order = {dim: index for index, dim in enumerate(sizes)}
+    coordinates.sort(
+        key=lambda coordinate: (
+            order[coordinate.dims[0]] if len(coordinate.dims) == 1 else len(order)
+        )
+    )
     return Layout(dict(sizes), tuple(coordinates), variables, attrs)
 
 
@@ -126,6 +133,6 @@ def _owned(column: Column, subject: str, name: str) -> Column:
     return Column(name, column.dims, column.dtype, attrs, column.values)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(first: Any, other: Any) -> bool:
     """Whether two coordinates have the same values, holes and all."""
-    return np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f")
+    return np.array_equal(first, other, equal_nan=first.dtype.kind == other.dtype.kind == "f")

@@ -124,7 +124,7 @@ class Program:
         faults: list[str] = []
         # What some networks have and others don't is a hole there; what none has is a fault.
         lacking: dict[str, Missing] = {}
-        found: set[str] = set()
+        reached: set[str] = set()
         for point in product(*(range(len(axis)) for axis in self.switching)):
             labels, fixed = dict(self.labels), {}
             for axis, index in zip(self.switching, point, strict=True):
@@ -147,15 +147,15 @@ class Program:
                 allowed = "an algorithm's name, or standard"
                 faults.append(fault("algorithm", str(choice), wrong, allowed))
                 continue
-            found |= set(nodes)
+            reached |= set(nodes)
             yield LabelCase(builder.labels, fixed, nodes, reasons, builder.algorithms())
-        never = {name: one for name, one in lacking.items() if name not in found}
+        never = {name: reason for name, reason in lacking.items() if name not in reached}
         if self.optional:
             # An error of nothing.
             for value, ends in BANDS.items():
                 if value in never:
                     never |= {end: never[value] for end in ends if end in self.wanted}
-            self.missing = {name: "; ".join(_missing(one)) for name, one in never.items()}
+            self.missing = {name: "; ".join(_missing(reason)) for name, reason in never.items()}
             self.wanted = tuple(name for name in self.wanted if name not in never)
         else:
             faults += [line for missing in never.values() for line in _missing(missing)]
@@ -242,7 +242,7 @@ class Program:
         from sweeps.spec.software import load_software
 
         names = ("message_bytes", "ranks", "gpus_per_node")
-        inputs = tuple(one for name in names if (one := builder.perhaps(name)) is not None)
+        inputs = tuple(operand for name in names if (operand := builder.perhaps(name)) is not None)
         priced = builder.labels.get("library", NO_LIBRARY) != NO_LIBRARY
         measured = all(algorithm.form in TAKEN for algorithm in builder.algorithms())
         known = self.published and priced and measured and len(inputs) == len(names)
@@ -263,17 +263,19 @@ class Program:
                 np.where(inside, rows, 0.0),
             )
 
-        ones = (1,) * self.grid.ndim
-        found = {}
-        for place, name in enumerate(EXPECTED):
+        unit_shape = (1,) * self.grid.ndim
+        nodes = {}
+        for index, name in enumerate(EXPECTED):
             if known:
                 what = (name, str(profile.path), operation, nested)
-                one = builder.intern(name, what, inputs, lambda *v, at=place: run(*v)[at])
+                expected_node = builder.intern(name, what, inputs, lambda *v, at=index: run(*v)[at])
             else:
-                value = (np.nan, np.nan, 0.0)[place]
-                one = builder.intern(name, (name,), (), lambda at=value: np.full(ones, at))
-            found[name] = one
-        return found
+                value = (np.nan, np.nan, 0.0)[index]
+                expected_node = builder.intern(
+                    name, (name,), (), lambda at=value: np.full(unit_shape, at)
+                )
+            nodes[name] = expected_node
+        return nodes
 
     def asking(self, name: str) -> Program:
         """Return the program of another quantity, on the same graph, in cases with an algorithm."""
@@ -286,7 +288,7 @@ class Program:
             {name: self.builder(case).node(name)} if case.algorithms else {} for case in self.cases
         ]
         cases = zip(self.cases, nodes, strict=True)
-        other.cases = tuple(replace(case, nodes=own) for case, own in cases)
+        other.cases = tuple(replace(case, nodes=stated) for case, stated in cases)
         return other
 
     def _defaults(self, labels: Mapping[str, str]) -> dict[str, Node]:
@@ -327,7 +329,7 @@ class Program:
 
     def _walk(self, *names: str) -> Iterator[Node]:
         every = [{**case.nodes, self.status_name: case.status} for case in self.cases]
-        stack = [own[name] for own in every for name in (names or own) if name in own]
+        stack = [nodes[name] for nodes in every for name in (names or nodes) if name in nodes]
         seen: set[int] = set()
         while stack:
             node = stack.pop()
@@ -435,16 +437,16 @@ class Program:
 
     def _switched(self, keys: Sequence[tuple[LabelCase, Any]]) -> frozenset[str]:
         """Return the switching dimensions along which the formulas differ."""
-        found = set()
+        switched = set()
         for axis in self.switching:
             position = self.grid.position(axis.name)
             seen: dict[tuple[int, ...], Any] = {}
             for case, key in keys:
                 others = tuple(s.start for p, s in sorted(case.fixed.items()) if p != position)
                 if seen.setdefault(others, key) != key:
-                    found.add(axis.name)
+                    switched.add(axis.name)
                     break
-        return frozenset(found)
+        return frozenset(switched)
 
     # Blocks.
 
@@ -485,12 +487,12 @@ class Program:
         for case in self.cases:
             groups: dict[tuple[str, ...], list[Variable]] = {}
             for variable in wanted:
-                place = self._place(case, variable)
-                if place not in done:
-                    done.add(place)
+                position = self._place(case, variable)
+                if position not in done:
+                    done.add(position)
                     groups.setdefault(variable.dims, []).append(variable)
             # Those of most dimensions first: the others see their reasons for holes.
-            largest = sorted(groups.items(), key=lambda one: -self.grid.size(frozenset(one[0])))
+            largest = sorted(groups.items(), key=lambda entry: -self.grid.size(frozenset(entry[0])))
             for dims, variables in largest:
                 yield case, dims, variables
 
@@ -549,9 +551,11 @@ class Steps:
 
     def _deadly(self, part: Program, names: Sequence[str]) -> int:
         """Return the bits of a part's status that the value of none of its variables survives."""
-        own = [name for name in names if self.program.of(name) is part]
-        others = [other for name in own for other in (self.partners or {}).get(name, ())]
-        masks = [part.faults.masking(name) for name in {*own, *others} - {part.status_name}]
+        names_of_part = [name for name in names if self.program.of(name) is part]
+        others = [other for name in names_of_part for other in (self.partners or {}).get(name, ())]
+        masks = [
+            part.faults.masking(name) for name in {*names_of_part, *others} - {part.status_name}
+        ]
         return reduce(and_, masks) if masks else 0
 
     def __len__(self) -> int:
@@ -574,8 +578,8 @@ class Steps:
             stage, part = self.stage_of(step)
             group, cut = self._grouped(stage), stage.cuts[part]
             with settings(stage.program.grid.shape[-1]):
-                found = group.at(cut, stage.variables, partners=self.partners)
-            yield from found
+                blocks = group.at(cut, stage.variables, partners=self.partners)
+            yield from blocks
 
     def fill(self, arrays: Mapping[str, Array]) -> None:
         """Compute all steps into arrays."""

@@ -50,30 +50,30 @@ class Least:
     def add(self, piece: Piece) -> None:
         """Take a piece's values in; NaN is passed over."""
         region = (slice(None), *piece.where)
-        keys, places = self.keys[region], self.places[region]
+        keys, cells = self.keys[region], self.places[region]
         if piece.cells <= FEW and self.count <= BUBBLED:
             for point, values in piece.slices():
                 absolute = tuple(map(operator.add, piece.starts, point))
                 offered = -values if self.greatest else np.ascontiguousarray(values)
-                put(keys, places, offered, self.split.place(absolute))
+                put(keys, cells, offered, self.split.place(absolute))
             return
         best = -over_slices(np.fmax, piece) if self.greatest else over_slices(np.fmin, piece)
         # A piece's places are none before its first.
         first = self.split.place(piece.starts)
-        better = before(best, first, keys[-1], places[-1])
-        found = np.count_nonzero(better)
-        if not found:
+        better = before(best, first, keys[-1], cells[-1])
+        count = np.count_nonzero(better)
+        if not count:
             return
-        if found == better.size:
+        if count == better.size:
             rows = piece.rows()
         else:
-            rows = piece.values[better].reshape(found, piece.cells)
+            rows = piece.values[better].reshape(count, piece.cells)
         rows = -rows if self.greatest else rows
         offered, local = candidates(rows, best[better], keys[-1][better], self.count)
         where = self.split.places(piece, local)
         where[local < 0] = self.split.reduced_cells
-        keys[:, better], places[:, better] = merged(
-            keys[:, better], places[:, better], offered, where
+        keys[:, better], cells[:, better] = merged(
+            keys[:, better], cells[:, better], offered, where
         )
 
     def merge(self, other: Least, where: tuple[slice, ...]) -> None:
@@ -89,33 +89,33 @@ class Least:
         return np.where(self.places >= self.split.reduced_cells, np.nan, values + 0.0)
 
 
-def before(keys: Keys, places: Places | int, than: Keys, than_places: Places) -> NDArray[np.bool_]:
+def before(keys: Keys, cells: Places | int, than: Keys, than_places: Places) -> NDArray[np.bool_]:
     """Return where a key comes before another: it is less, or equal and at an earlier place."""
-    found = np.less(keys, than)
+    earlier = np.less(keys, than)
     equal = np.equal(keys, than)
     if equal.any():
-        found |= equal & (places < than_places)
-    return found
+        earlier |= equal & (cells < than_places)
+    return earlier
 
 
-def put(keys: Keys, places: Places, offered: Keys, place: Places | int) -> None:
+def put(keys: Keys, cells: Places, offered: Keys, cell: Places | int) -> None:
     """Put one more key a cell in its place among sorted ones, in place."""
-    better = before(offered, place, keys[-1], places[-1])
+    better = before(offered, cell, keys[-1], cells[-1])
     if not better.any():
         return
     # Minimum, maximum and putmask are several times as fast as masked copies.
-    np.putmask(places[-1], better, place)
+    np.putmask(cells[-1], better, cell)
     if len(keys) == 1:
         np.fmin(keys[-1], offered, out=keys[-1])
     else:
         np.putmask(keys[-1], better, offered)
     for rank in range(len(keys) - 1, 0, -1):
-        (low, high), (first, second) = keys[rank - 1 : rank + 1], places[rank - 1 : rank + 1]
+        (low, high), (first, second) = keys[rank - 1 : rank + 1], cells[rank - 1 : rank + 1]
         better = before(high, second, low, first)
         if not better.any():
             return
         keys[rank - 1], keys[rank] = np.minimum(low, high), np.maximum(low, high)
-        places[rank - 1], places[rank] = (
+        cells[rank - 1], cells[rank] = (
             np.where(better, second, first),
             np.where(better, first, second),
         )
@@ -139,24 +139,22 @@ def candidates(
     row, column, keys = row[order], column[order], keys[order]
     rank = np.arange(len(row)) - np.searchsorted(row, row)
     kept = rank < wanted
-    found = np.full((wanted, len(rows)), np.inf)
-    where = np.full(found.shape, -1, dtype=np.int64)
-    found[rank[kept], row[kept]] = keys[kept]
+    best = np.full((wanted, len(rows)), np.inf)
+    where = np.full(best.shape, -1, dtype=np.int64)
+    best[rank[kept], row[kept]] = keys[kept]
     where[rank[kept], row[kept]] = column[kept]
-    return found, where
+    return best, where
 
 
-def merged(
-    keys: Keys, places: Places, offered: Keys, offered_places: Places
-) -> tuple[Keys, Places]:
+def merged(keys: Keys, cells: Places, offered: Keys, offered_places: Places) -> tuple[Keys, Places]:
     """Return the least of two sorted tables (a row a rank), as many as before."""
     if len(keys) <= BUBBLED:
-        keys, places = keys.copy(), places.copy()
-        for one, offered_place in zip(offered, offered_places, strict=True):
-            put(keys, places, one, offered_place)
-        return keys, places
+        keys, cells = keys.copy(), cells.copy()
+        for key, offered_place in zip(offered, offered_places, strict=True):
+            put(keys, cells, key, offered_place)
+        return keys, cells
     both = np.concatenate([keys, offered])
-    both_places = np.concatenate([places, offered_places])
+    both_places = np.concatenate([cells, offered_places])
     order = np.lexsort((both_places, both), axis=0)[: len(keys)]
     return np.take_along_axis(both, order, 0), np.take_along_axis(both_places, order, 0)
 
@@ -200,14 +198,14 @@ class Extremes(Reducer):
         word = {"min": "least", "max": "greatest", "top": "least values of"}
         long_name = f"{word[task.reduction.operation]} {quantity} over {task.over}"
         comment = "Of equal values the first counts."
-        found = [
+        columns = [
             self._column(self._least.values(), task.name, task.attrs(attrs, long_name, comment))
         ]
         for dim, index in task.split.indices(self._least.places).items():
-            place = f"{dim} {PLACE[task.reduction.operation]} {quantity}"
-            values, attributes = position(task, dim, index, place)
-            found.append(self._column(values, f"{task.name}_{dim}", attributes))
-        return found if not self._rank else [*found, self._ranks(quantity)]
+            title = f"{dim} {PLACE[task.reduction.operation]} {quantity}"
+            values, attributes = position(task, dim, index, title)
+            columns.append(self._column(values, f"{task.name}_{dim}", attributes))
+        return columns if not self._rank else [*columns, self._ranks(quantity)]
 
     def _ranks(self, quantity: str) -> Column:
         ranks = np.arange(1, self._least.count + 1, dtype=np.int32)
@@ -246,9 +244,9 @@ class Mean(Reducer):
         axes = tuple(range(len(piece.where), values.ndim))
         self._count[piece.where] += np.count_nonzero(~np.isnan(values), axis=axes)
         for sign in (np.inf, -np.inf):
-            found = values == sign
-            if found.any():
-                self._of(sign)[piece.where] += np.count_nonzero(found, axis=axes)
+            equal = values == sign
+            if equal.any():
+                self._of(sign)[piece.where] += np.count_nonzero(equal, axis=axes)
         finite = np.where(np.isfinite(values), values, 0.0)
         self._sum.add(Piece(piece.where, piece.starts, piece.extents, finite))
 
@@ -341,22 +339,22 @@ class Pareto(Reducer):
         for start in range(0, len(cells), step):
             for left in range(0, first.cells, AT_ONCE):
                 part = slice(start, start + step), slice(left, left + AT_ONCE)
-                found = self._candidates(cells[part[0]], rows[part], others[part])
-                local = found[3] + left
+                best = self._candidates(cells[part[0]], rows[part], others[part])
+                local = best[3] + left
                 where = self.task.split.places(first, local)
-                self._points = front(joined(self._points, (*found[:3], where)))
+                self._points = front(joined(self._points, (*best[:3], where)))
 
     def _candidates(self, cells: Places, rows: Floats, others: Floats) -> Points:
         """Return the front of each row, with columns for places."""
         # What has both is a point; and 0 has one sign.
-        one, two = (
+        first, two = (
             sign * values + 0.0 for sign, values in zip(self._signs, (rows, others), strict=True)
         )
-        some = ~(np.isnan(one) | np.isnan(two))
-        for best in (one, two):
-            some &= ~_beaten(one, two, np.where(some, best, np.inf))
+        some = ~(np.isnan(first) | np.isnan(two))
+        for best in (first, two):
+            some &= ~_beaten(first, two, np.where(some, best, np.inf))
         row, column = np.nonzero(some)
-        return front((cells[row], one[row, column], two[row, column], column.astype(np.int64)))
+        return front((cells[row], first[row, column], two[row, column], column.astype(np.int64)))
 
     def _take(self, piece: Piece) -> None:
         raise NotImplementedError  # both quantities come by `update`
@@ -375,43 +373,45 @@ class Pareto(Reducer):
 
     def _columns(self, attrs: Mapping[str, Any]) -> list[Column]:
         task, name = self.task, self.task.name
-        cells, first, second, places = thinned(self._points, task.reduction.count)
+        cells, first, second, positions = thinned(self._points, task.reduction.count)
         rank = np.arange(len(cells)) - np.searchsorted(cells, cells)
         length = int(rank.max()) + 1 if len(rank) else 1
         shape = task.split.kept_cells, length
         point = f"{name}_point"
-        found = []
+        columns = []
         pairs = zip(self._signs, (first, second), self._described(attrs), strict=True)
-        for sign, keys, (quantity, own) in pairs:
+        for sign, keys, (quantity, attributes_of) in pairs:
             values = np.full(shape, np.nan)
             values[cells, rank] = sign * keys + 0.0
-            long_name = f"{own.get('long_name', quantity)} on the Pareto front over {task.over}"
-            attributes = task.attrs(
-                own, long_name, "Of cells equal in both quantities the first counts."
+            long_name = (
+                f"{attributes_of.get('long_name', quantity)} on the Pareto front over {task.over}"
             )
-            found.append(task.column(values, f"{name}_{quantity}", attributes, point))
+            attributes = task.attrs(
+                attributes_of, long_name, "Of cells equal in both quantities the first counts."
+            )
+            columns.append(task.column(values, f"{name}_{quantity}", attributes, point))
         index = np.full(shape, task.split.reduced_cells, dtype=np.int64)
-        index[cells, rank] = places
-        for dim, one in task.split.indices(index).items():
-            values, attributes = position(task, dim, one, f"{dim} on the Pareto front")
-            found.append(task.column(values, f"{name}_{dim}", attributes, point))
+        index[cells, rank] = positions
+        for dim, row in task.split.indices(index).items():
+            values, attributes = position(task, dim, row, f"{dim} on the Pareto front")
+            columns.append(task.column(values, f"{name}_{dim}", attributes, point))
         numbers = np.arange(1, length + 1, dtype=np.int32)
         attributes = {
             "long_name": f"point of the front, best {task.reduction.quantity} first",
             "units": "1",
         }
-        return [*found, Column(point, (point,), numbers.dtype, attributes, numbers)]
+        return [*columns, Column(point, (point,), numbers.dtype, attributes, numbers)]
 
     def _described(self, attrs: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
         against = self.task.reduction.against
         return [(self.task.reduction.quantity, attrs), (against, VOCABULARY[against].attrs())]
 
 
-def _beaten(one: Floats, two: Floats, best: Floats) -> NDArray[np.bool_]:
+def _beaten(left: Floats, two: Floats, best: Floats) -> NDArray[np.bool_]:
     """Return which cells are worse in both keys than the cell of their row with the best key."""
     column = np.argmin(best, axis=1)[:, np.newaxis]
-    first, second = (np.take_along_axis(each, column, axis=1) for each in (one, two))
-    return (one > first) & (two > second)
+    first, second = (np.take_along_axis(each, column, axis=1) for each in (left, two))
+    return (left > first) & (two > second)
 
 
 KINDS: Mapping[str, type[Reducer]] = {
@@ -438,8 +438,8 @@ def reducer(
 
 def part(task: Task, where: Sequence[slice]) -> Reducer:
     """Make a reducer of a part of a task's results, to be merged into the whole one."""
-    own = replace(task, split=task.split.within(where), whole=task.split)
-    return KINDS[task.reduction.operation](own)
+    narrowed = replace(task, split=task.split.within(where), whole=task.split)
+    return KINDS[task.reduction.operation](narrowed)
 
 
 def task_of(
@@ -531,15 +531,20 @@ def reducers_of(program: Program, reductions: Sequence[Reduction], layout: Layou
         if reduction.against
         and (more := [d for d in dims[reduction.against] if d not in dims[reduction.quantity]])
     ]
-    for one in reductions:
-        where = program.of(one.quantity).dims_of(one.where)
-        more = [dim for dim in where if dim not in dims[one.quantity]]
+    for asked_reduction in reductions:
+        where = program.of(asked_reduction.quantity).dims_of(asked_reduction.where)
+        more = [dim for dim in where if dim not in dims[asked_reduction.quantity]]
         if more:
-            wrong = f"varies along {', '.join(more)}, and {one.quantity} doesn't"
-            faults.append(fault("reductions.where", one.where, wrong, "another quantity"))
+            wrong = f"varies along {', '.join(more)}, and {asked_reduction.quantity} doesn't"
+            faults.append(
+                fault("reductions.where", asked_reduction.where, wrong, "another quantity")
+            )
     if faults:
         raise InputError(faults)
-    return [reducer(one, dims[one.quantity], program.grid.sizes, labels) for one in reductions]
+    return [
+        reducer(reduction, dims[reduction.quantity], program.grid.sizes, labels)
+        for reduction in reductions
+    ]
 
 
 def feed(
@@ -593,5 +598,7 @@ def reduced_columns(reducers: Sequence[Reducer], layout: Layout) -> list[Column]
         attrs = dict(described[made.task.reduction.quantity].attrs)
         attrs.pop("ancillary_variables", None)
         subject = {SUBJECT: attrs[SUBJECT]} if SUBJECT in attrs else {}
-        columns += (replace(one, attrs={**one.attrs, **subject}) for one in made.columns(attrs))
+        columns += (
+            replace(column, attrs={**column.attrs, **subject}) for column in made.columns(attrs)
+        )
     return columns

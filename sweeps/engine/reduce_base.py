@@ -129,22 +129,22 @@ class Split:
 
     def places(self, piece: Piece, local: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return places in canonical order of points that are counted within a piece."""
-        found = np.full(local.shape, self.place(piece.starts), dtype=np.int64)
+        positions = np.full(local.shape, self.place(piece.starts), dtype=np.int64)
         within = 1
         for extent, stride in zip(reversed(piece.extents), reversed(self.strides), strict=True):
-            found += local // within % extent * stride
+            positions += local // within % extent * stride
             within *= extent
-        return found
+        return positions
 
-    def indices(self, places: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    def indices(self, positions: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """Return the index along each reduced dimension; -1 for a place beyond the last."""
-        none = places >= self.reduced_cells
-        found = {}
+        none = positions >= self.reduced_cells
+        by_dim = {}
         for dim, size, stride in zip(
             self.reduced_dims, self.reduced_shape, self.strides, strict=True
         ):
-            found[dim] = np.where(none, -1, places // stride % size)
-        return found
+            by_dim[dim] = np.where(none, -1, positions // stride % size)
+        return by_dim
 
 
 def split(dims: Sequence[str], sizes: Mapping[str, int], over: Sequence[str]) -> Split:
@@ -172,8 +172,8 @@ def over_slices(ufunc: np.ufunc, piece: Piece) -> NDArray[np.float64]:
     if piece.cells <= FEW:
         slices = piece.slices()
         total = next(slices)[1].copy()
-        for _, one in slices:
-            ufunc(total, one, out=total)
+        for _, part in slices:
+            ufunc(total, part, out=total)
         return total
     if math.prod(kept) <= FEW:
         rows = [ufunc.reduce(values[point], axis=None) for point in np.ndindex(*kept)]
@@ -211,9 +211,9 @@ def scaled(values: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
     if abs(exponent) <= ONE_STEP:
         return values * math.ldexp(1.0, exponent)
     half = exponent // 2
-    found = values * math.ldexp(1.0, half)
-    found *= math.ldexp(1.0, exponent - half)
-    return found
+    product = values * math.ldexp(1.0, half)
+    product *= math.ldexp(1.0, exponent - half)
+    return product
 
 
 class ExactSum:
@@ -270,8 +270,8 @@ class ExactSum:
             flat = {limb: sums.reshape(-1) for limb, sums in self.limbs.items()}
             for start in range(0, cells, ROUNDED_AT_ONCE):
                 part = slice(start, start + ROUNDED_AT_ONCE)
-                found = rounded({limb: sums[part] for limb, sums in flat.items()})
-                numbers[part], exponents[part] = found
+                sums_rounded = rounded({limb: sums[part] for limb, sums in flat.items()})
+                numbers[part], exponents[part] = sums_rounded
         return numbers.reshape(self.shape), exponents.reshape(self.shape)
 
     def _limb(self, limb: int) -> NDArray[np.int64]:
@@ -427,8 +427,8 @@ class Reducer(ABC):
         self, values: NDArray[Any], partners: Mapping[str, NDArray[Any]] | None
     ) -> NDArray[np.float64]:
         """Return values that are holes where the reduction's condition doesn't hold."""
-        found, where = np.asarray(values, dtype=np.float64), self.task.reduction.where
-        return found if not where else np.where((partners or {})[where] == 1.0, found, np.nan)
+        numbers, where = np.asarray(values, dtype=np.float64), self.task.reduction.where
+        return numbers if not where else np.where((partners or {})[where] == 1.0, numbers, np.nan)
 
     def merge(self, other: Self) -> None:
         """Take in what another reducer has gathered from other blocks."""
@@ -441,8 +441,8 @@ class Reducer(ABC):
 
     def part(self, where: Sequence[slice]) -> Self:
         """Return a reducer of a part of the results, to be given the blocks that belong to it."""
-        own = replace(self.task, split=self.task.split.within(where), whole=self.task.split)
-        return type(self)(own)
+        task = replace(self.task, split=self.task.split.within(where), whole=self.task.split)
+        return type(self)(task)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what has been gathered, as arrays by name: all that `restore` needs."""
@@ -483,7 +483,7 @@ def parts(piece: Piece) -> list[Piece]:
         return [piece]
     axis = int(np.argmax(piece.values.shape))
     middle = piece.values.shape[axis] // 2
-    found = []
+    pieces = []
     for lower, upper in ((0, middle), (middle, piece.values.shape[axis])):
         kept = len(piece.where)
         values = piece.values[(*(slice(None),) * axis, slice(lower, upper))]
@@ -493,8 +493,8 @@ def parts(piece: Piece) -> list[Piece]:
             where[axis] = slice(start + lower, start + upper)
         else:
             starts[axis - kept] += lower
-        found += parts(Piece(tuple(where), tuple(starts), values.shape[kept:], values))
-    return found
+        pieces += parts(Piece(tuple(where), tuple(starts), values.shape[kept:], values))
+    return pieces
 
 
 # Where along its reduced dimensions a result was found: as a coordinate's value, or as flags.
@@ -503,7 +503,7 @@ NOT_IN_FLAGS = re.compile(r"[^A-Za-z0-9_.+@-]")
 
 
 def position(
-    task: Task, dim: str, index: NDArray[np.int64], place: str
+    task: Task, dim: str, index: NDArray[np.int64], title: str
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     """Return what stands at some indices along a dimension, and its metadata."""
     coordinate = task.coordinates.get(dim)
@@ -512,28 +512,28 @@ def position(
         if values.dtype.kind not in "UOST":
             kept = ("units", "symbol")
             attributes = {name: coordinate.attrs[name] for name in kept if name in coordinate.attrs}
-            found = np.where(index < 0, np.nan, values.astype(np.float64)[index])
-            return found, {"long_name": place, **attributes}
-        own = [str(word) for word in values]
-        words = flag_words(["no_value" if "none" in own else "none", *own])
+            coordinates = np.where(index < 0, np.nan, values.astype(np.float64)[index])
+            return coordinates, {"long_name": title, **attributes}
+        texts = [str(word) for word in values]
+        words = flag_words(["no_value" if "none" in texts else "none", *texts])
         flags = np.arange(len(words), dtype=np.min_scalar_type(-len(words)))
         about = {"flag_values": flags, "flag_meanings": " ".join(words)}
-        return (index + 1).astype(flags.dtype), {"long_name": place, **about}
-    attributes = {"long_name": f"index along {place}", "units": "1"}
+        return (index + 1).astype(flags.dtype), {"long_name": title, **about}
+    attributes = {"long_name": f"index along {title}", "units": "1"}
     comment = "Counted from 0; -1 where there is no value."
     return index.astype(np.int32), {**attributes, "comment": comment}
 
 
 def flag_words(words: Sequence[str]) -> list[str]:
     """Return words as CF's ``flag_meanings`` may have them: without blanks, each once."""
-    found: dict[str, None] = {}
+    unique_words: dict[str, None] = {}
     for word in words:
         plain = NOT_IN_FLAGS.sub("_", word) or "_"
         unique, number = plain, 2
-        while unique in found:
+        while unique in unique_words:
             unique, number = f"{plain}_{number}", number + 1
-        found[unique] = None
-    return list(found)
+        unique_words[unique] = None
+    return list(unique_words)
 
 
 _COMPARED = re.compile(r"\((\w+) ([<>=!]=?) ([\d.e+-]+)\)")
@@ -542,8 +542,8 @@ _COMPARED = re.compile(r"\((\w+) ([<>=!]=?) ([\d.e+-]+)\)")
 def _in_words(where: str) -> str:
     """Return a condition with its numbers in units: peak_memory <= 72 GB."""
 
-    def shown(found: re.Match[str]) -> str:
-        name, sign, number = found.groups()
+    def shown(match: re.Match[str]) -> str:
+        name, sign, number = match.groups()
         return f"{name} {sign} {written(name, float(number))}"
 
     return _COMPARED.sub(shown, where).replace(" & ", " and ")

@@ -33,8 +33,8 @@ def bins_of(values: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
         magnitude = keys & ((1 << SIGN_BIT) - 1)
         keys = np.where(keys < 0, -magnitude, keys)
         keys[keys == -INFINITE_BITS] = -(1 << SIGN_BIT)
-    found: NDArray[np.int64] = keys >> (MANTISSA_BITS - bits)
-    return found
+    codes: NDArray[np.int64] = keys >> (MANTISSA_BITS - bits)
+    return codes
 
 
 def bin_edge(keys: NDArray[np.int64], bits: int) -> NDArray[np.float64]:
@@ -98,8 +98,8 @@ class SparseCounts:
         low = int(codes.min())
         if int(codes.max()) - low < TABLE * codes.size:
             table = np.bincount(codes - low)
-            found = np.flatnonzero(table)
-            self._add(found + low, table[found])
+            filled = np.flatnonzero(table)
+            self._add(filled + low, table[filled])
         else:
             self._add(*np.unique(codes, return_counts=True))
 
@@ -226,8 +226,8 @@ class BinnedCells:
             cells = codes >> width
             points = np.unravel_index(cells, other.split.kept_shape)
             moved = tuple(point + part.start for point, part in zip(points, where, strict=True))
-            own = np.ravel_multi_index(moved, self.split.kept_shape)
-            codes = codes + ((own - cells) << width)
+            moved_cells = np.ravel_multi_index(moved, self.split.kept_shape)
+            codes = codes + ((moved_cells - cells) << width)
         self.counts.take(codes, counts, other.counts.dropped)
 
     def _cells(self, piece: Piece) -> NDArray[np.int64]:
@@ -284,15 +284,15 @@ class Histogram(Reducer):
         return edges, np.append(edges[1:], ends[-1])
 
     def _edges(self, attrs: Mapping[str, Any]) -> list[Column]:
-        found = []
+        columns = []
         quantity, dim = self.task.quantity(attrs), self._dim
         named = {dim: "lower edge (included)", f"{dim}_upper": "upper edge (excluded)"}
         for (name, words), keys in zip(named.items(), self._bins(), strict=True):
             edges = bin_edge(keys, HISTOGRAM_BITS)
             attributes = {"long_name": f"{words} of a bin of {quantity}"}
             attributes |= {"units": attrs["units"]} if "units" in attrs else {}
-            found.append(Column(name, (dim,), edges.dtype, attributes, edges))
-        return found
+            columns.append(Column(name, (dim,), edges.dtype, attributes, edges))
+        return columns
 
     def _columns(self, attrs: Mapping[str, Any]) -> list[Column]:
         task, quantity = self.task, self.task.quantity(attrs)
@@ -458,12 +458,12 @@ class AllValues:
     def quantiles(self) -> Values:
         """Sort, some rows at a time."""
         rows = self.values.reshape(self.split.kept_cells, self.split.reduced_cells)
-        found = np.empty((len(rows), len(self.wanted)))
+        values = np.empty((len(rows), len(self.wanted)))
         step = max(1, SORTED_AT_ONCE // rows.shape[1])
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
-            found[part] = of_rows(rows[part], self.wanted)
-        return found
+            values[part] = of_rows(rows[part], self.wanted)
+        return values
 
 
 class Pieces:
@@ -487,14 +487,14 @@ class Pieces:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the pieces, one after the other: places and values."""
-        places = [
+        locations = [
             [*(part.start for part in piece.where), *piece.starts, *piece.values.shape]
             for piece in self.pieces
         ]
-        values = [one.values.reshape(-1) for one in self.pieces]
+        values = [chunk.values.reshape(-1) for chunk in self.pieces]
         rank = 2 * len(self.split.kept_shape) + 2 * len(self.split.reduced_shape)
         return {
-            "places": np.array(places, dtype=np.int64).reshape(-1, rank),
+            "places": np.array(locations, dtype=np.int64).reshape(-1, rank),
             "values": np.concatenate(values) if values else np.empty(0),
         }
 
@@ -548,13 +548,13 @@ class Rows:
 
     def merge(self, other: Rows, where: tuple[slice, ...]) -> None:
         """Take in another's rows."""
-        found = self.found[where]
-        np.copyto(found, other.found, where=np.isnan(found))
-        for place, values in other._open.items():
-            cell = tuple(part.start + n for part, n in zip(where, place, strict=True))
+        state = self.found[where]
+        np.copyto(state, other.found, where=np.isnan(state))
+        for index, values in other._open.items():
+            cell = tuple(part.start + n for part, n in zip(where, index, strict=True))
             row = self._row(cell)
             np.copyto(row, values, where=np.isnan(row))
-            self._fill(cell, other._filled[place])
+            self._fill(cell, other._filled[index])
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the quantiles of whole rows, and the rows that aren't whole."""
@@ -627,15 +627,15 @@ class Binned:
         before = np.where(begin > 0, ends[begin - 1], 0)
         number = np.diff(before)
         lower, upper, weight = neighbours(number, self.wanted)
-        found = np.full(lower.shape, np.nan)
+        values = np.full(lower.shape, np.nan)
         filled = number > 0
         start = before[:-1][filled, np.newaxis]
         low, high = (
             middle[np.searchsorted(ends[:-1], start + rank[filled], side="right")]
             for rank in (lower, upper)
         )
-        found[filled] = between(low, high, weight[filled])
-        return found
+        values[filled] = between(low, high, weight[filled])
+        return values
 
 
 def of_rows(rows: Values, wanted: Values) -> Values:
@@ -662,9 +662,9 @@ def between(low: Values, high: Values, weight: Values) -> Values:
     """Return values between neighbours; an infinite one draws the value to itself."""
     with np.errstate(all="ignore"):
         step = high - low
-        found = np.where(weight < 0.5, low + step * weight, high - step * (1.0 - weight))
+        result = np.where(weight < 0.5, low + step * weight, high - step * (1.0 - weight))
         # Neighbours so far apart that the step is too large, or infinite ones.
         mixed = low * (1.0 - weight) + high * weight
-    found = np.where(np.isinf(step), mixed, found)
-    found = np.where((low == high) | (weight == 0.0), low, found)
-    return np.where(weight == 1.0, high, found)
+    result = np.where(np.isinf(step), mixed, result)
+    result = np.where((low == high) | (weight == 0.0), low, result)
+    return np.where(weight == 1.0, high, result)

@@ -38,7 +38,7 @@ OF_NUMBERS: dict[np.ufunc, str] = {
     np.square: "{0} * {0}",
     np.minimum: "{0} if {0} < {1} or {0} != {0} else {1}",
     np.maximum: "{0} if {0} > {1} or {0} != {0} else {1}",
-    **{one: f"float(np.{one.__name__}({{0}}))" for one in (
+    **{operation: f"float(np.{operation.__name__}({{0}}))" for operation in (
         np.exp, np.expm1, np.exp2, np.log, np.log1p, np.log2, np.log10, np.rint, np.sign
     )},
 }  # fmt: skip
@@ -91,15 +91,19 @@ class Tape:
     def value(self, kind: str, code: str, *args: Argument) -> Traced:
         """Return the value of an operation."""
         key = code, args
-        place = self._places.setdefault(key, len(self.operations))
-        if place == len(self.operations):
+        index = self._places.setdefault(key, len(self.operations))
+        if index == len(self.operations):
             self.operations.append(key)
-        return Traced(self, place, kind)
+        return Traced(self, index, kind)
 
     def called(self, kind: str, function: Callable[..., Any], *args: Argument) -> Traced:
         """Return the value of a function."""
         name = f"f{len(self.functions)}"
-        known = (own for own, one in self.functions.items() if one is function)
+        known = (
+            function_name
+            for function_name, candidate in self.functions.items()
+            if candidate is function
+        )
         name = next(known, name)
         self.functions[name] = function
         return self.value(kind, f"{name}({', '.join(f'{{{i}}}' for i in range(len(args)))})", *args)
@@ -120,8 +124,8 @@ class Traced(Recorded):
     shape: tuple[int, ...] = (1,)
     ndim = 1
 
-    def __init__(self, tape: Tape, place: int, kind: str) -> None:
-        self.tape, self.place, self.kind = tape, place, kind
+    def __init__(self, tape: Tape, index: int, kind: str) -> None:
+        self.tape, self.place, self.kind = tape, index, kind
 
     def of_kind(self, kind: str) -> Traced:
         """Return the value as a number, a whole one or a truth."""
@@ -172,8 +176,8 @@ class Traced(Recorded):
         if ufunc in BY_NUMBER and not isinstance(args[1], Traced) and plain(args[1]):
             code = BY_NUMBER[ufunc]
         if ufunc is np.multiply:
-            for one, other in (args, args[::-1]):
-                if not isinstance(one, Traced) and plain(one) == 1.0:
+            for factor, other in (args, args[::-1]):
+                if not isinstance(factor, Traced) and plain(factor) == 1.0:
                     return other.of_kind(NUMBER)
         return self._of(NUMBER, code, args, NUMBER)
 
@@ -183,11 +187,11 @@ class Traced(Recorded):
         return self._of(NUMBER, "power({0}, {1})", (base, exponent), NUMBER)
 
     def __array_function__(self, function: Any, _types: Any, args: Any, options: Any) -> Any:
-        found = OWN.get(function) or FUNCTIONS.get(function)
-        if found is None:
+        handler = OWN.get(function) or FUNCTIONS.get(function)
+        if handler is None:
             msg = f"{function.__name__} of a traced value"
             raise RecordingError(msg)
-        return found(*args, **options)
+        return handler(*args, **options)
 
     def called(self, name: str, args: Sequence[Any]) -> Traced:
         """Return what a function of expressions gives."""
@@ -218,7 +222,7 @@ def _where(condition: Any, yes: Any, no: Any) -> Any:
     if not isinstance(condition, Traced):
         return yes if plain(condition) else no
     kinds = {kind_of(yes), kind_of(no)}
-    kind = next(one for one in (NUMBER, WHOLE, TRUTH) if one in kinds)
+    kind = next(operand_kind for operand_kind in (NUMBER, WHOLE, TRUTH) if operand_kind in kinds)
     tape = condition.tape
     args = tape.of(condition, TRUTH), tape.of(yes, kind), tape.of(no, kind)
     return tape.value(kind, "{1} if {0} else {2}", *args)
@@ -237,11 +241,11 @@ OWN: dict[Any, Callable[..., Any]] = {
 # What is called as it is: of numbers, as kernels take them, arrays of one.
 
 
-def quotient(one: float, other: float) -> float:
+def quotient(dividend: float, other: float) -> float:
     """Return a number divided by 0, as IEEE 754 has it."""
-    if one == 0.0 or one != one or other != other:  # noqa: PLR0124
+    if dividend == 0.0 or dividend != dividend or other != other:  # noqa: PLR0124
         return math.nan
-    return math.copysign(math.inf, one) * math.copysign(1.0, other)
+    return math.copysign(math.inf, dividend) * math.copysign(1.0, other)
 
 
 def power(base: float, exponent: float) -> float:
@@ -275,10 +279,10 @@ def _best(*values: Any) -> tuple[Any, Any]:
 
 
 def _select(best: tuple[Any, Any], *values: Any) -> Any:
-    *first, found = values
-    for place, value in reversed([*enumerate(first)]):
-        found = np.where(np.equal(best[1], place), value, found)
-    return found
+    *first, chosen = values
+    for index, value in reversed([*enumerate(first)]):
+        chosen = np.where(np.equal(best[1], index), value, chosen)
+    return chosen
 
 
 def _code_of(codes: Sequence[int], best: tuple[Any, Any]) -> Any:
@@ -301,8 +305,8 @@ def _instead(run: Callable[..., Any]) -> Callable[..., Any]:
 class _Opaque:
     """What only kernels that are called as they are can take."""
 
-    def __init__(self, place: int) -> None:
-        self.place = place
+    def __init__(self, index: int) -> None:
+        self.place = index
 
 
 class Recorder:
@@ -328,9 +332,9 @@ class Recorder:
 
     def _value(self, node: Node) -> Any:
         assert node.run is not None
-        inputs = [self.of(one) for one in node.inputs]
+        inputs = [self.of(operand) for operand in node.inputs]
         try:
-            if any(isinstance(one, _Opaque) for one in inputs):
+            if any(isinstance(value, _Opaque) for value in inputs):
                 msg = "a part that isn't recorded"
                 raise RecordingError(msg)
             return _instead(node.run)(*inputs)
@@ -344,34 +348,36 @@ class Recorder:
         single = isinstance(example, np.ndarray) and example.size == 1
         kind = KINDS[example.dtype.kind] if single else ""
         assert node.run is not None
-        places: list[Argument] = []
+        arguments: list[Argument] = []
         fixed: list[Any] = []
-        for one in node.inputs:
-            if id(one) in self._known:
-                places.append(self._object(one))
+        for operand in node.inputs:
+            if id(operand) in self._known:
+                arguments.append(self._object(operand))
                 fixed.append(None)
             else:
-                fixed.append(self.values[id(one)])
+                fixed.append(self.values[id(operand)])
         function = partial(_run, node.run, tuple(fixed), single)
-        found = self.tape.called(kind, function, *places)
-        return found if single else _Opaque(found.place)
+        traced = self.tape.called(kind, function, *arguments)
+        return traced if single else _Opaque(traced.place)
 
     def _object(self, node: Node) -> Argument:
         """Return the argument that stands for a node's value where a kernel is called as it is."""
         known = self._known[id(node)]
         if isinstance(known, Traced | _Opaque):
             return known.place
-        found = self._call(node)
-        return found.place
+        traced = self._call(node)
+        return traced.place
 
 
 def _run(run: Callable[..., Any], fixed: Sequence[Any], single: bool, *varying: Any) -> Any:
     """Return what a kernel gives of numbers, and of values that are always the same."""
     rest = iter(varying)
-    values = [next(rest) if one is None else one for one in fixed]
-    arrays = [np.array((one,)) if isinstance(one, bool | int | float) else one for one in values]
-    found = run(*arrays)
-    return np.reshape(found, ()).item() if single else found
+    values = [next(rest) if slot is None else slot for slot in fixed]
+    arrays = [
+        np.array((value,)) if isinstance(value, bool | int | float) else value for value in values
+    ]
+    result = run(*arrays)
+    return np.reshape(result, ()).item() if single else result
 
 
 def written(
@@ -396,25 +402,28 @@ def written(
     kept : sequence
         The values that results take.
     """
-    uses = dict.fromkeys((one for one in kept if isinstance(one, int)), 2)
-    for place in range(len(tape.operations) - 1, -1, -1):
-        code, args = tape.operations[place]
-        for index, arg in enumerate(args) if place in uses else ():
+    uses = dict.fromkeys((argument for argument in kept if isinstance(argument, int)), 2)
+    for number in range(len(tape.operations) - 1, -1, -1):
+        code, args = tape.operations[number]
+        for index, arg in enumerate(args) if number in uses else ():
             if isinstance(arg, int):
                 uses[arg] = uses.get(arg, 0) + code.count(f"{{{index}}}")
     texts: dict[int, str] = {}
     lines = [f"if not ({check}): return None" for check in checks]
-    for place in sorted(uses):
-        code, args = tape.operations[place]
+    for number in sorted(uses):
+        code, args = tape.operations[number]
         text = code.format(*(texts[arg] if isinstance(arg, int) else arg for arg in args))
-        if args and (uses[place] > 1 or len(text) > LONGEST):
-            lines.append(f"v{place} = {text}")
-            text = f"v{place}"
-        texts[place] = text if text.isidentifier() else f"({text})"
-    parts = [texts[one] if isinstance(one, int) else one for one in kept]
+        if args and (uses[number] > 1 or len(text) > LONGEST):
+            lines.append(f"v{number} = {text}")
+            text = f"v{number}"
+        texts[number] = text if text.isidentifier() else f"({text})"
+    parts = [texts[argument] if isinstance(argument, int) else argument for argument in kept]
     lines.append(f"return ({''.join(f'{result.format(*parts)}, ' for result in results)})")
     body = "\n    ".join(lines)
-    found: dict[str, Any] = dict(tape.functions)
+    namespace: dict[str, Any] = dict(tape.functions)
     # Of kernels' own operations: nothing that a user writes gets here as text.
-    exec(compile(f"def evaluated({', '.join(names)}):\n    {body}\n", "<prepared>", "exec"), found)
-    return found["evaluated"]
+    exec(
+        compile(f"def evaluated({', '.join(names)}):\n    {body}\n", "<prepared>", "exec"),
+        namespace,
+    )
+    return namespace["evaluated"]

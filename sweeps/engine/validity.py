@@ -60,8 +60,8 @@ class Faults:
     def masking(self, variable: str) -> int:
         """Return the bits of all faults that a variable's value doesn't survive."""
         if variable not in self._masks:
-            own = (bit for fault, bit in self.bits.items() if self.concerns(fault, variable))
-            self._masks[variable] = sum(own)
+            bits = (bit for fault, bit in self.bits.items() if self.concerns(fault, variable))
+            self._masks[variable] = sum(bits)
         return self._masks[variable]
 
     @cached_property
@@ -75,7 +75,7 @@ class Faults:
 
 def collective_faults() -> Faults:
     """Return what can be wrong with a collective operation on a network."""
-    texts = {one.fault: one.text for network in NETWORKS.values() for one in network.requires}
+    texts = {rule.fault: rule.text for network in NETWORKS.values() for rule in network.requires}
     texts[NOT_DEFINED] = "the algorithm must be defined for this collective on this network"
     texts[ONE_RANK] = "one rank has no algbw, busbw and lower_bound_ratio"
     texts[NO_TIME] = "where nothing takes time, ratios to the time aren't defined"
@@ -117,11 +117,11 @@ def notes(
 def unknowns(builder: Builder, wanted: Iterable[Node], bit: int) -> Iterator[Note]:
     """Yield what is given as NaN and taken by quantities, with a bit where it is."""
     graph = builder.graph
-    found = 0
+    bits = 0
     for node in wanted if graph.unknown else ():
-        found |= below(node, graph.below) & graph.unknown
-    for name, node in builder.given.items() if found else ():
-        if BIT[name] & found and node.given is not None:
+        bits |= below(node, graph.below) & graph.unknown
+    for name, node in builder.given.items() if bits else ():
+        if BIT[name] & bits and node.given is not None:
             yield _note(node, bit, _isnan)
 
 
@@ -135,7 +135,7 @@ def _isnan(values: Array) -> Array:
 
 def given_below(nodes: Iterable[Node]) -> list[Node]:
     """Return the given nodes on which nodes depend, each once."""
-    found: dict[int, Node] = {}
+    givens: dict[int, Node] = {}
     stack, seen = list(nodes), set[int]()
     while stack:
         node = stack.pop()
@@ -143,8 +143,8 @@ def given_below(nodes: Iterable[Node]) -> list[Node]:
             seen.add(id(node))
             stack += node.inputs
             if node.given is not None:
-                found[id(node)] = node
-    return list(found.values())
+                givens[id(node)] = node
+    return list(givens.values())
 
 
 def _may_be_zero(time: Node) -> bool:
@@ -161,16 +161,16 @@ def status(
     builder: Builder, faults: Mapping[str, int], wanted: Mapping[str, Node], *, lacking: bool
 ) -> Node:
     """Return the node of the reasons why cells, or values in them, don't exist, as bits."""
-    found = builder.algorithms()
+    algorithms = builder.algorithms()
     network = NETWORKS[builder.labels["topology"]]
     shared = [builder.faults(network.existing(builder.labels), faults)]
-    if not found:
+    if not algorithms:
         return builder.either([*shared, builder.everywhere(faults[NOT_DEFINED])])
     if lacking:
         shared.append(builder.everywhere(faults[NOT_OF_NETWORK]))
     every = notes(wanted, builder.perhaps, faults, builder)
     shared += [noted(builder, note) for note in every]
-    each = [builder.faults(algorithm.requires, faults) for algorithm in found]
+    each = [builder.faults(algorithm.requires, faults) for algorithm in algorithms]
     if len(each) > 1:
         # A choice fails only where no candidate is defined.
         each = [builder.intern("status", ("all",), tuple(each), all_of)]
@@ -216,15 +216,15 @@ def training_faults() -> Faults:
     )
     texts: dict[str, str] = {}
     for group in every:
-        for one in group:
-            known = texts.setdefault(one.fault, one.text)
-            if one.text not in known:
-                texts[one.fault] = f"{known}; or {one.text}"
+        for requirement in group:
+            known = texts.setdefault(requirement.fault, requirement.text)
+            if requirement.text not in known:
+                texts[requirement.fault] = f"{known}; or {requirement.text}"
     texts[NOT_KNOWN] = UNKNOWN_TEXT
     texts[NOT_OF_NETWORK] = "some quantities are of some plans or networks alone"
     # Last, so that files that were written before keep their flags.
-    texts |= {one.fault: one.text for group in DATA.values() for one in group}
-    texts |= {one.fault: one.text for one in (NO_ALGORITHM, NOT_OF_GROUPS)}
+    texts |= {rule.fault: rule.text for group in DATA.values() for rule in group}
+    texts |= {rule.fault: rule.text for rule in (NO_ALGORITHM, NOT_OF_GROUPS)}
     return Faults(texts, _concerns_plans)
 
 
@@ -248,23 +248,23 @@ def of_a_run(formulas: int, calls: int) -> frozenset[str]:
     for call in REGISTRY.calls:
         for name in (call.of, *call.bind.values()):
             takers.setdefault(name, set()).add(call.returns)
-    found, new = {STEP}, [STEP]
+    reached, new = {STEP}, [STEP]
     while new:
-        more = takers.get(new.pop(), set()) - found
-        found |= more
+        more = takers.get(new.pop(), set()) - reached
+        reached |= more
         new += more
-    return frozenset(found)
+    return frozenset(reached)
 
 
 def feasibility(builder: Builder, faults: Mapping[str, int], nodes: Mapping[str, Node]) -> Node:
     """Return the node of the reasons why plans can't be, or can't run, as bits."""
     flat = builder.labels["topology"] != "hierarchical"
     each: list[Node] = []
-    for one in (*requirements(builder.labels), FITS, HOST_FITS):
-        if flat and one.fault == "nodes_not_filled":
+    for requirement in (*requirements(builder.labels), FITS, HOST_FITS):
+        if flat and requirement.fault == "nodes_not_filled":
             continue  # a flat network has no nodes
         try:
-            each.append(builder.faults((one,), faults))
+            each.append(builder.faults((requirement,), faults))
         except Missing:
             continue
     lacking = unknowns(builder, nodes.values(), faults[NOT_KNOWN])
@@ -304,10 +304,13 @@ def _leaves(status: Node) -> Iterator[tuple[Node, int]]:
     """Yield the nodes of which a status is put together, each with the bits that it may set."""
     kind, *more = status.what
     if kind == "either":
-        for one in status.inputs:
-            yield from _leaves(one)
+        for operand in status.inputs:
+            yield from _leaves(operand)
     elif kind == "all":
-        yield status, reduce(or_, (own for one in status.inputs for _, own in _leaves(one)), 0)
+        yield (
+            status,
+            reduce(or_, (mask for child in status.inputs for _, mask in _leaves(child)), 0),
+        )
     else:
         (bits,) = more
         yield status, reduce(or_, (bit for _, bit, _ in bits), 0) if kind == "faults" else bits
@@ -315,8 +318,8 @@ def _leaves(status: Node) -> Iterator[tuple[Node, int]]:
 
 def narrowed(builder: Builder, status: Node, bits: int) -> Node | None:
     """Return the node of those reasons of a status that may set some bits: of fewer dimensions."""
-    found = [one for one, own in _leaves(status) if own & bits]
-    return builder.either(found) if found else None
+    leaves = [leaf for leaf, mask in _leaves(status) if mask & bits]
+    return builder.either(leaves) if leaves else None
 
 
 def alive(evaluator: Evaluator, status: Node, bits: int) -> dict[str, Array]:
@@ -326,21 +329,21 @@ def alive(evaluator: Evaluator, status: Node, bits: int) -> dict[str, Array]:
     """
     grid, whole = evaluator.grid, evaluator.limits.whole
     can: Array = np.ones((1,) * grid.ndim, np.bool_)
-    for leaf, own in _leaves(status):
-        if own & bits and evaluator.cells(leaf) <= whole:
+    for leaf, mask in _leaves(status):
+        if mask & bits and evaluator.cells(leaf) <= whole:
             free = in_numpy(evaluator.value(leaf)) & bits == 0
             joint = math.prod(np.broadcast_shapes(free.shape, can.shape))
             # As many bytes as numbers kept.
             if joint <= 8 * whole and not free.all():
                 can = can & free
-    found = {}
+    points_of = {}
     for index, (dim, length) in enumerate(grid.sizes.items()):
         if can.shape[index] > 1 or not can.any():
             others = tuple(other for other in range(can.ndim) if other != index)
             points = np.flatnonzero(can.any(axis=others))
             if len(points) <= FEW * length:
-                found[dim] = points
-    return found
+                points_of[dim] = points
+    return points_of
 
 
 class Holes:
@@ -377,8 +380,8 @@ class Holes:
             return None
         known, where = self._known.get(bits), region
         if len(self._cases()) == 1:
-            places = {self.evaluator.grid.position(dim) for dim in self._dims[bits]}
-            where = tuple(region[place] for place in sorted(places))
+            positions = {self.evaluator.grid.position(dim) for dim in self._dims[bits]}
+            where = tuple(region[position] for position in sorted(positions))
         if known is None or known[0] != where:
             known = self._known[bits] = (where, self._missing(region, bits))
         return known[1]
@@ -394,23 +397,23 @@ class Holes:
         # By their places: masked copies take several times as long.
         known = self._flat.get(bits)
         if known is None or known[0] is not wrong or known[1] != out.shape:
-            places = np.flatnonzero(np.broadcast_to(wrong, out.shape))
-            known = self._flat[bits] = (wrong, out.shape, places)
+            indices = np.flatnonzero(np.broadcast_to(wrong, out.shape))
+            known = self._flat[bits] = (wrong, out.shape, indices)
         out.reshape(-1)[known[2]] = missing
 
     def _some(self, bits: int) -> int:
         """Return which of some bits may be set."""
-        found = self._found.get(bits)
-        if found is None:
-            found, status = bits, self._status(self.case, self.evaluator, bits)
+        wrong = self._found.get(bits)
+        if wrong is None:
+            wrong, status = bits, self._status(self.case, self.evaluator, bits)
             self._dims[bits] = status.dims if status else frozenset()
             if status is None:
-                found = 0
+                wrong = 0
             elif self.evaluator.cells(status) <= self.evaluator.limits.whole:
                 values = in_numpy(self.evaluator.value(status))
-                found = bits & int(np.bitwise_or.reduce(values, axis=None))
-            self._found[bits] = found
-        return found
+                wrong = bits & int(np.bitwise_or.reduce(values, axis=None))
+            self._found[bits] = wrong
+        return wrong
 
     def _status(self, case: LabelCase, evaluator: Evaluator, bits: int) -> Node | None:
         """Return the reasons that may set some bits."""
@@ -433,11 +436,11 @@ class Holes:
     def _cases(self) -> list[tuple[LabelCase, Evaluator]]:
         """Return the cases that share the variables' values: the case itself first."""
         if self._sharing is None:
-            own = self._fixed_places(self.case)
+            fixed = self._fixed_places(self.case)
             others = [
                 (case, self.evaluators.of(case))
                 for case in self.cases
-                if case is not self.case and self._fixed_places(case) == own
+                if case is not self.case and self._fixed_places(case) == fixed
             ]
             self._sharing = [(self.case, self.evaluator), *others]
         return self._sharing
@@ -452,18 +455,18 @@ class Holes:
         reasons = self._status(case, evaluator, bits)
         if reasons is None:
             return None
-        own = {evaluator.grid.position(dim) for dim in reasons.dims} - set(case.fixed)
-        idle = tuple(sorted(own - self.positions))
-        place = [case.fixed.get(p, part) for p, part in enumerate(region)]
+        positions = {evaluator.grid.position(dim) for dim in reasons.dims} - set(case.fixed)
+        idle = tuple(sorted(positions - self.positions))
+        pieces = [case.fixed.get(p, part) for p, part in enumerate(region)]
         cells = 1
-        for position in own & self.positions:
+        for position in positions & self.positions:
             cells *= region[position].stop - region[position].start
         wrong: Array | None = None
         most = max(1, evaluator.limits.block // cells)
         for part in Cuts([evaluator.shape[p] for p in idle], most):
             for position, piece in zip(idle, part, strict=True):
-                place[position] = piece
-            own_region = tuple(place)
+                pieces[position] = piece
+            own_region = tuple(pieces)
             if idle:
                 status = evaluator.reasons(reasons, own_region) & bits
                 mask = np.asarray((status != 0).all(axis=idle, keepdims=True))

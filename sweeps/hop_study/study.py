@@ -93,8 +93,8 @@ class Scenario:
         wanted = ("time", "energy", "sent_bytes", "link_bytes")
         own_labels = {"collective": "all_reduce", **labels}
         sweep = Sweep("", "", wanted, (sizes,), self.constants(ranks, stride), own_labels)
-        found = resolve(sweep, self.folders)
-        program = Program.of_sweep(found, wanted)
+        resolved = resolve(sweep, self.folders)
+        program = Program.of_sweep(resolved, wanted)
         values = program.evaluate()
         faults = program.faults.named(int(np.bitwise_or.reduce(values["status"], axis=None)))
         for name in faults:
@@ -124,16 +124,18 @@ class Scenario:
 
 def _through_cards(figures: Mapping[str, float], given: Mapping[str, float]) -> dict[str, float]:
     """Return the figures of links between nodes with what is given of PCIe at either end."""
-    found = {}
+    values = {}
     if "gpu_nic_bandwidth" in given:
         # What streams goes at the slowest link's rate.
         for name in ("inter_bandwidth", "pod_bandwidth"):
             if name in figures:
-                found[name] = min(figures[name], given["gpu_nic_bandwidth"])
+                values[name] = min(figures[name], given["gpu_nic_bandwidth"])
     for figure in ("latency", "energy_per_bit"):
         if f"gpu_nic_{figure}" in given:
-            found[f"inter_{figure}"] = figures[f"inter_{figure}"] + 2.0 * given[f"gpu_nic_{figure}"]
-    return found
+            values[f"inter_{figure}"] = (
+                figures[f"inter_{figure}"] + 2.0 * given[f"gpu_nic_{figure}"]
+            )
+    return values
 
 
 def _spread(levels: Mapping[str, Any], ranks: int, stride: int) -> dict[str, float]:
@@ -250,7 +252,7 @@ def from_machine(
     if "pod" in levels:
         sizes.append(int(known["nodes_per_pod"]))
         passed.append({**far, "inter": 2, "pod": 1})
-    paths = tuple(tuple(one.get(level, 0) for level in levels) for one in passed)
+    paths = tuple(tuple(counts.get(level, 0) for level in levels) for counts in passed)
     cards = {}
     if rails and sizes[0] > 1:
         cards = {"rails": int(known.get("nics_per_node", sizes[0])), "turn": paths[0]}
@@ -326,9 +328,12 @@ def rows_of(study: HopStudy, case: Scenario) -> Iterator[Row]:
         yield Row("BLOCK", f"PP-{name}", 2, sent)
 
 
-def _times(one: Traffic, count: float) -> Traffic:
+def _times(traffic: Traffic, count: float) -> Traffic:
     return Traffic(
-        count * one.rank_bytes, count * one.total_bytes, count * one.time, count * one.energy
+        count * traffic.rank_bytes,
+        count * traffic.total_bytes,
+        count * traffic.time,
+        count * traffic.energy,
     )
 
 
@@ -413,8 +418,8 @@ LINK = {"latency": "s", "bandwidth": "byte s-1", "energy_per_bit": "J bit-1"}
 
 def combination(text: str) -> tuple[int, int] | None:
     """Return the ranks of tensor and of data parallelism of a text such as ``tp8-dp2``."""
-    found = re.fullmatch(r"tp([1-9]\d*)-dp([1-9]\d*)", text.strip())
-    return None if found is None else (int(found[1]), int(found[2]))
+    match = re.fullmatch(r"tp([1-9]\d*)-dp([1-9]\d*)", text.strip())
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def find_study(name_or_path: str) -> Path:
@@ -501,10 +506,10 @@ class _StudyFile(FigureReader):
 
     def _combined(self, given: Any, cases: Sequence[Scenario]) -> tuple[tuple[int, int], ...]:
         texts = given if isinstance(given, list) else [given]
-        found = [combination(text) for text in texts if isinstance(text, str)]
-        if None in found or len(found) < len(texts):
+        combinations = [combination(text) for text in texts if isinstance(text, str)]
+        if None in combinations or len(combinations) < len(texts):
             self.fault("strategies.combined", given, "is no combination", '["tp8-dp2"]')
-        pairs = tuple(one for one in found if one is not None)
+        pairs = tuple(pair for pair in combinations if pair is not None)
         for wrong in too_many_ranks(cases, {"strategies.combined": of_both(pairs)}):
             self.fault(*wrong)
         return pairs
@@ -524,11 +529,11 @@ class _StudyFile(FigureReader):
                     self.fault(f"strategies.pipeline.{name}", level, wrong, f"0 to {known - 1}")
         return dict(levels)
 
-    def _values(self, place: str, given: Any, name: str = "sequence_length") -> Any:
+    def _values(self, location: str, given: Any, name: str = "sequence_length") -> Any:
         quantity = VOCABULARY[name]
         if isinstance(given, list) and not given:
             return np.empty(0)
-        where = f"{self.path}: {place}"
+        where = f"{self.path}: {location}"
         values = self.of(
             parse_values,
             given,
@@ -542,11 +547,11 @@ class _StudyFile(FigureReader):
         wrong = quantity.outside(values)
         if wrong.any():
             allowed = f"must be {quantity.domain()}"
-            self.fault(place, f"{values[wrong][0]:g}", "out of range", allowed)
+            self.fault(location, f"{values[wrong][0]:g}", "out of range", allowed)
         return values
 
-    def _quantity(self, place: str, given: Any, units: str) -> float:
-        where = f"{self.path}: {place}"
+    def _quantity(self, location: str, given: Any, units: str) -> float:
+        where = f"{self.path}: {location}"
         infinite = units == "byte s-1"
         value = self.of(
             parse_quantity, given, units, field=where, bare_is_si=False, allow_infinite=infinite
@@ -555,7 +560,7 @@ class _StudyFile(FigureReader):
             return 1.0
         nothing = units in ("s", "J bit-1")  # It may be nothing
         if value < 0.0 or (value == 0.0 and not nothing):
-            self.fault(place, given, "out of range", "from 0" if nothing else "above 0")
+            self.fault(location, given, "out of range", "from 0" if nothing else "above 0")
         return value
 
     # Networks and cases.
@@ -563,48 +568,50 @@ class _StudyFile(FigureReader):
     def _networks(self) -> dict[str, tuple[Links, Hops]]:
         networks: dict[str, tuple[Links, Hops]] = {}
         for name, table in self.table("networks").items():
-            place = f"networks.{name}"
+            location = f"networks.{name}"
             if not isinstance(table, dict):
-                self.fault(place, table, "is not a table", f"[{place}] with links and paths")
+                self.fault(location, table, "is not a table", f"[{location}] with links and paths")
                 continue
-            self.unknown(place, table, NETWORK)
-            links = self._links(place, table.get("links"))
-            hops = self._hops(place, table)
+            self.unknown(location, table, NETWORK)
+            links = self._links(location, table.get("links"))
+            hops = self._hops(location, table)
             if links is not None and hops is not None:
                 types = hops.hops(0, 0).shape[0]
                 if types != len(links.names):
                     wrong = f"paths have {types} types, links are {len(links.names)}"
-                    self.fault(place, "..", wrong, "as many of both")
+                    self.fault(location, "..", wrong, "as many of both")
                     continue
                 networks[name] = (links, hops)
         return networks
 
-    def _links(self, place: str, given: Any) -> Links | None:
+    def _links(self, location: str, given: Any) -> Links | None:
         if not isinstance(given, list) or not given or not all(isinstance(o, dict) for o in given):
             form = "{ name = .., latency = .., bandwidth = .., energy_per_bit = .. }"
-            self.fault(f"{place}.links", given, "is not a list of links", f"one or more {form}")
+            self.fault(f"{location}.links", given, "is not a list of links", f"one or more {form}")
             return None
         columns: dict[str, list[float]] = {name: [] for name in LINK}
         names = []
         for index, link in enumerate(given):
-            where = f"{place}.links[{index}]"
+            where = f"{location}.links[{index}]"
             self.unknown(where, link, ("name", *LINK))
             names.append(self.text(where, link, "name"))
             for name, units in LINK.items():
                 columns[name].append(self._quantity(f"{where}.{name}", link.get(name), units))
         return Links(tuple(names), *(tuple(columns[name]) for name in LINK))
 
-    def _hops(self, place: str, table: Mapping[str, Any]) -> Hops | None:
+    def _hops(self, location: str, table: Mapping[str, Any]) -> Hops | None:
         try:
             if "matrix" in table:
                 return HopMatrix.of(table["matrix"])
             paths = tuple(tuple(int(n) for n in path) for path in table["paths"])
             return LevelHops(tuple(int(n) for n in table.get("sizes", ())), paths)
         except KeyError:
-            self.fault(place, "..", "has neither paths nor a matrix", "sizes and paths, or matrix")
+            self.fault(
+                location, "..", "has neither paths nor a matrix", "sizes and paths, or matrix"
+            )
         except (TypeError, ValueError) as error:
             form = "sizes = [8], paths = [[1, 0], [2, 1]], or matrix = [[[0, 0], [1, 0]], ..]"
-            self.fault(place, "..", f"hops can't be read ({error})", form)
+            self.fault(location, "..", f"hops can't be read ({error})", form)
         return None
 
     def _cases(self, networks: Mapping[str, tuple[Links, Hops]]) -> list[Scenario]:
@@ -622,20 +629,20 @@ class _StudyFile(FigureReader):
             self.fault("cases.name", name, "is given twice", "a name of its own for each")
         return cases
 
-    def _names(self, place: str, table: Mapping[str, Any]) -> tuple[str, ...]:
+    def _names(self, location: str, table: Mapping[str, Any]) -> tuple[str, ...]:
         names = table.get("link_names", [])
         if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names):
-            self.fault(f"{place}.link_names", names, "is not a list of names", '["NVLink", ..]')
+            self.fault(f"{location}.link_names", names, "is not a list of names", '["NVLink", ..]')
             return ()
         return tuple(names)
 
     def _case(
-        self, place: str, table: Mapping[str, Any], networks: Mapping[str, tuple[Links, Hops]]
+        self, location: str, table: Mapping[str, Any], networks: Mapping[str, tuple[Links, Hops]]
     ) -> Scenario | None:
-        self.unknown(place, table, CASE)
-        name = self.text(place, table, "name")
+        self.unknown(location, table, CASE)
+        name = self.text(location, table, "name")
         chosen: dict[str, Any] = {
-            key: self.choice(place, {key: table.get(key, known[0])}, key, known)
+            key: self.choice(location, {key: table.get(key, known[0])}, key, known)
             for key, known in (
                 ("switching", SWITCHING),
                 ("tensor", TENSOR),
@@ -645,18 +652,18 @@ class _StudyFile(FigureReader):
         }
         gated = table.get("gated_mlp")
         if gated is not None and not isinstance(gated, bool):
-            self.fault(f"{place}.gated_mlp", gated, "is neither true nor false", "true or false")
+            self.fault(f"{location}.gated_mlp", gated, "is neither true nor false", "true or false")
         if ("hardware" in table) == ("network" in table):
-            self.fault(place, name, "needs a machine or a network", "hardware, or network")
+            self.fault(location, name, "needs a machine or a network", "hardware, or network")
             return None
-        names = self._names(place, table)
+        names = self._names(location, table)
         try:
             if "hardware" in table:
-                where = self.text(place, table, "hardware")
+                where = self.text(location, table, "hardware")
                 machine = load_hardware(where, self.folders)
                 network: tuple[Links, Hops] = from_machine(machine, names, chosen["wiring"])
             else:
-                where = self.choice(place, table, "network", tuple(networks))
+                where = self.choice(location, table, "network", tuple(networks))
                 network = networks[where]
         except InputError as error:
             self.faults += error.faults
@@ -665,10 +672,10 @@ class _StudyFile(FigureReader):
             return None
         algorithm = ""
         if "algorithm" in table:
-            algorithm = self.choice(place, table, "algorithm", label_values("algorithm"))
+            algorithm = self.choice(location, table, "algorithm", label_values("algorithm"))
             if "network" in table:
-                self.fault(f"{place}.algorithm", algorithm, "is a machine's", "hardware")
-        note = self.text(place, table, "note", default="")
+                self.fault(f"{location}.algorithm", algorithm, "is a machine's", "hardware")
+        note = self.text(location, table, "note", default="")
         links, hops = network
         return Scenario(
             name,

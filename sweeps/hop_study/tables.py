@@ -22,9 +22,9 @@ from sweeps.hop_study.study import (
     parted,
     rows_of,
 )
-from sweeps.result import Result, of_columns, prose, table_lines
+from sweeps.result import Result, of_columns, table_lines
 from sweeps.spec.units import format_quantity
-from sweeps.wrapping import wrap
+from sweeps.wrapping import prose, wrap
 
 MB, MIB = 1e6, 2.0**20
 PCIE = (
@@ -62,20 +62,24 @@ def strategy_records(study: HopStudy, case: Scenario) -> Iterator[dict[str, Any]
 def message_records(study: HopStudy) -> Iterator[dict[str, object]]:
     """Yield a record for each case, message, mix of hops and sequence length."""
     for case in study.cases:
-        for one in messages_of(study, case):
+        for messages in messages_of(study, case):
             time = message_time(
-                one.size, one.hops, case.links.latency, case.links.bandwidth, case.switching
+                messages.size,
+                messages.hops,
+                case.links.latency,
+                case.links.bandwidth,
+                case.switching,
             )
-            energy = message_energy(one.size, one.hops, case.links.energy_per_bit)
+            energy = message_energy(messages.size, messages.hops, case.links.energy_per_bit)
             for index, length in enumerate(study.sequence_length):
                 yield {
                     "case": case.name,
                     "hardware": case.where,
                     "switching": case.switching,
-                    "message": one.what,
-                    "hop_mix": case.links.mix(one.hops),
+                    "message": messages.what,
+                    "hop_mix": case.links.mix(messages.hops),
                     "sequence_length": float(length),
-                    "message_bytes": float(one.size[index]),
+                    "message_bytes": float(messages.size[index]),
                     "latency_s": float(time[index]),
                     "energy_j": float(energy[index]),
                 }
@@ -132,8 +136,8 @@ def _links_and_notes(study: HopStudy) -> Iterator[str]:
     yield from table_lines(_links(study))
     given = {"gpu_nic_latency", "gpu_nic_energy_per_bit"}
     if any(
-        LEVEL_NAMES["gpu_nic"] in one.links.names and not given <= {*one.given}
-        for one in study.cases
+        LEVEL_NAMES["gpu_nic"] in scenario.links.names and not given <= {*scenario.given}
+        for scenario in study.cases
     ):
         yield from _wrapped(PCIE)
     for case in study.cases:
@@ -242,12 +246,12 @@ def _derivations(study: HopStudy) -> Iterator[str]:
             "energy",
         ):
             labels = RING if name in ("time", "energy") else {"switching": case.switching}
-            found = REGISTRY.returning(name, labels)
-            if isinstance(found, Formula):
-                shown.setdefault(found.statement, found)
-    for statement, one in shown.items():
-        assumed = f"; assumes {'; '.join(one.assumes)}" if one.assumes else ""
-        yield f"  {statement}\n    ({one.source.at()}{assumed})\n"
+            declaration = REGISTRY.returning(name, labels)
+            if isinstance(declaration, Formula):
+                shown.setdefault(declaration.statement, declaration)
+    for statement, declared in shown.items():
+        assumed = f"; assumes {'; '.join(declared.assumes)}" if declared.assumes else ""
+        yield f"  {statement}\n    ({declared.source.at()}{assumed})\n"
     length = float(study.sequence_length[0])
     for case in study.cases:
         yield f"\nnumbers put in: {case.name}\n"
@@ -288,7 +292,7 @@ def _numbers(study: HopStudy, case: Scenario, record: Mapping[str, Any]) -> Iter
             source = np.arange(ranks)
             hops = case.network.hops(stride * source, stride * ((source + 1) % ranks))
             kinds, counts = np.unique(hops, axis=1, return_counts=True)
-            rings = [f"{n} x {case.links.mix(one)}" for one, n in zip(kinds.T, counts, strict=True)]
+            rings = [f"{n} x {case.links.mix(mix)}" for mix, n in zip(kinds.T, counts, strict=True)]
             what += f": {2 * (ranks - 1)} steps of {message / ranks:.0f} byte round a ring of "
             what += ", ".join(rings)
         yield f"    {what}\n"
@@ -365,13 +369,13 @@ def result_of(
 def _attrs_of(name: str, declared: Iterable[Formula | Call | None]) -> dict[str, object]:
     """Return the metadata of a variable that holds a quantity: unit, formulas, sources."""
     attrs: dict[str, Any] = dict(VOCABULARY[name].attrs())
-    known = [one for one in declared if one is not None]
+    known = [declaration for declaration in declared if declaration is not None]
     if known:
-        attrs["formula"] = "; ".join(dict.fromkeys(one.statement for one in known))
-    formulas = [one for one in known if isinstance(one, Formula)]
+        attrs["formula"] = "; ".join(dict.fromkeys(declaration.statement for declaration in known))
+    formulas = [declaration for declaration in known if isinstance(declaration, Formula)]
     if formulas:
         attrs["references"] = "; ".join(dict.fromkeys(formula.source.at() for formula in formulas))
-    assumed = dict.fromkeys(phrase for one in formulas for phrase in one.assumes)
+    assumed = dict.fromkeys(phrase for formula in formulas for phrase in formula.assumes)
     if assumed:
         attrs["comment"] = f"Assumes {'; '.join(assumed)}."
     return attrs
@@ -385,10 +389,10 @@ def _variable(study: HopStudy, name: str, dims: tuple[str, ...], values: NDArray
 def _strategies(study: HopStudy) -> dict[str, NDArray[Any]]:
     rows = [[row.traffic for row in rows_of(study, case)] for case in study.cases]
     taken = {
-        "strategy_time": [[one.time for one in row] for row in rows],
-        "strategy_energy": [[one.energy for one in row] for row in rows],
-        "rank_volume": [[one.rank_bytes for one in row] for row in rows],
-        "total_volume": [[one.total_bytes for one in row] for row in rows],
+        "strategy_time": [[traffic.time for traffic in row] for row in rows],
+        "strategy_energy": [[traffic.energy for traffic in row] for row in rows],
+        "rank_volume": [[traffic.rank_bytes for traffic in row] for row in rows],
+        "total_volume": [[traffic.total_bytes for traffic in row] for row in rows],
     }
     several = len(study.sequence_length) > 1
     return {
@@ -412,8 +416,8 @@ def _paths(study: HopStudy, case: Scenario) -> list[tuple[float, ...]]:
     others = [np.arange(1, min(most, case.network.ranks or most))]
     others += [np.array([parted(case.network, level)[1]]) for level in study.pipeline.values()]
     hops = case.network.hops(0, np.unique(np.concatenate(others)))
-    found = dict.fromkeys(tuple(float(n) for n in path) for path in hops.T)
-    return [path for path in found if any(path)]
+    paths = dict.fromkeys(tuple(float(n) for n in path) for path in hops.T)
+    return [path for path in paths if any(path)]
 
 
 def _messages(
@@ -421,17 +425,17 @@ def _messages(
 ) -> dict[str, NDArray[Any]]:
     shape = (len(study.cases), len(mixes), len(study.message_bytes))
     time, energy = np.full(shape, np.nan), np.full(shape, np.nan)
-    for place, case in enumerate(study.cases):
+    for number, case in enumerate(study.cases):
         links = case.links
         for index, by_case in enumerate(mixes.values()):
             hops = by_case.get(case.name)
             if hops is None:
                 continue
             size = study.message_bytes
-            time[place, index] = message_time(
+            time[number, index] = message_time(
                 size, hops, links.latency, links.bandwidth, case.switching
             )
-            energy[place, index] = message_energy(size, hops, links.energy_per_bit)
+            energy[number, index] = message_energy(size, hops, links.energy_per_bit)
     return {"path_time": time, "path_energy": energy}
 
 

@@ -74,9 +74,9 @@ class Settings:
     def _add(self, setting: Setting) -> None:
         first = self.by_name.get(setting.name)
         if first is not None and str(first.value).lower() != str(setting.value).lower():
-            places = f"{first.place}, and {setting.place}"
+            origins = f"{first.place}, and {setting.place}"
             self.reading.faults.append(
-                f"{places}: {setting.shown} is given twice, {first.value} and {setting.value}; "
+                f"{origins}: {setting.shown} is given twice, {first.value} and {setting.value}; "
                 "remove one"
             )
         self.by_name[setting.name] = setting
@@ -267,18 +267,18 @@ def listed(text: str) -> list[int] | None:
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 parts = value(left), value(right)
                 count = next(part for part in parts if isinstance(part, int))
-                own = next(part for part in parts if isinstance(part, list))
-                if count * len(own) > MOST:
+                values = next(part for part in parts if isinstance(part, list))
+                if count * len(values) > MOST:
                     raise ValueError
-                return own * count
+                return values * count
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return value(left) + value(right)
         raise ValueError
 
     try:
-        found = value(parsed(text).body)
+        numbers = value(parsed(text).body)
     except (SyntaxError, ValueError, TypeError, StopIteration, RecursionError, MemoryError):
         return None
-    if not isinstance(found, list) or len(found) > MOST:
+    if not isinstance(numbers, list) or len(numbers) > MOST:
         return None
-    return found if all(isinstance(one, int) for one in found) else None
+    return numbers if all(isinstance(number, int) for number in numbers) else None

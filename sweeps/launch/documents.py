@@ -33,15 +33,15 @@ def toml_settings(text: str, file: str) -> list[Setting]:
 def json_settings(text: str, file: str) -> list[Setting]:
     """Return the settings of a JSON file, named by their path."""
     content = json_object(text, file)
-    found: list[Setting] = []
-    place = 0
+    settings: list[Setting] = []
+    offset = 0
     for name, value in flat(content):
         key = json.dumps(name.rpartition(".")[2])
-        at = text.find(key, place)
-        place = at if at >= 0 else place
+        at = text.find(key, offset)
+        offset = at if at >= 0 else offset
         line = text.count("\n", 0, at) + 1 if at >= 0 else 0
-        found.append(Setting(name, value, Place(file, line)))
-    return found
+        settings.append(Setting(name, value, Place(file, line)))
+    return settings
 
 
 def json_object(text: str, file: str) -> Mapping[str, object]:
@@ -50,10 +50,10 @@ def json_object(text: str, file: str) -> Mapping[str, object]:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         faults = [*_json_faults(text, file)]
-        place = "can't be read"
+        where = "can't be read"
         if isinstance(error, json.JSONDecodeError):
-            place = f"line {error.lineno}: {error.msg}"
-        raise InputError(faults or [f"{file}, {place}"]) from None
+            where = f"line {error.lineno}: {error.msg}"
+        raise InputError(faults or [f"{file}, {where}"]) from None
     if not isinstance(content, dict):
         reject(file, "is no JSON object")
     return content
@@ -64,10 +64,10 @@ def _json_faults(text: str, file: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*(//|#)", line):
             yield f"{file}, line {number}: comments aren't JSON"
-    for found in re.finditer(r",\s*([}\]])", re.sub(r"(?m)^\s*(//|#).*$", "", text)):
+    for match in re.finditer(r",\s*([}\]])", re.sub(r"(?m)^\s*(//|#).*$", "", text)):
         bare = re.sub(r"(?m)^\s*(//|#).*$", "", text)
-        number = bare.count("\n", 0, found.start()) + 1
-        yield f"{file}, line {number}: a comma before {found[1]} isn't JSON"
+        number = bare.count("\n", 0, match.start()) + 1
+        yield f"{file}, line {number}: a comma before {match[1]} isn't JSON"
 
 
 def yaml_settings(text: str, file: str) -> list[Setting]:
@@ -103,11 +103,18 @@ def interpolated(name: str, value: Any, values: Mapping[str, object]) -> Any:
     """
     for _ in range(10):  # One may refer to another
         text = value if isinstance(value, str) else ""
-        found = next((one for one in _INNER.finditer(text) if _known(name, one[1], values)), None)
-        if found is None:
+        match = next(
+            (
+                candidate
+                for candidate in _INNER.finditer(text)
+                if _known(name, candidate[1], values)
+            ),
+            None,
+        )
+        if match is None:
             return value
-        (new,) = _known(name, found[1], values)
-        value = new if found[0] == text else text.replace(found[0], str(new), 1)
+        (new,) = _known(name, match[1], values)
+        value = new if match[0] == text else text.replace(match[0], str(new), 1)
     return value
 
 

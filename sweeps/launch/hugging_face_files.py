@@ -48,9 +48,9 @@ class Parts:
 
     def of(self, kind: str) -> list[Part]:
         """Return the files of a kind, which count as taken."""
-        found = [part for part in self.parts if part.kind == kind]
-        self.taken += [part for part in found if part not in self.taken]
-        return found
+        parts_of_kind = [part for part in self.parts if part.kind == kind]
+        self.taken += [part for part in parts_of_kind if part not in self.taken]
+        return parts_of_kind
 
     def settings(self, kind: str) -> list[Setting]:
         """Return the settings of the files of a kind."""
@@ -59,24 +59,24 @@ class Parts:
 
 def kind_of(names: Iterable[str]) -> str:
     """Return which of the files has settings of these names; empty for none of them."""
-    found = {*names}
-    if found & {"distributed_type", "compute_environment"}:
+    keys = {*names}
+    if keys & {"distributed_type", "compute_environment"}:
         return ACCELERATE
-    if found & _ARGUMENTS:
+    if keys & _ARGUMENTS:
         return TRAINING
-    if any(one.startswith(("zero_optimization", "train_")) for one in found) or found & {
+    if any(key.startswith(("zero_optimization", "train_")) for key in keys) or keys & {
         "bf16.enabled",
         "fp16.enabled",
     }:
         return ZERO
-    return MODEL if "model_type" in found or len(found & _SHAPES) > 1 else ""
+    return MODEL if "model_type" in keys or len(keys & _SHAPES) > 1 else ""
 
 
 def read_parts(parts: Parts, overrides: Mapping[str, Override]) -> Reading:
     """Read the files of one run without a script."""
-    own = [part for part in parts.parts if part not in parts.taken]
-    names = ", ".join(part.path.name for part in own)
-    kinds = [kind for kind in KINDS if any(part.kind == kind for part in own)]
+    untaken = [part for part in parts.parts if part not in parts.taken]
+    names = ", ".join(part.path.name for part in untaken)
+    kinds = [kind for kind in KINDS if any(part.kind == kind for part in untaken)]
     formats = {
         TRAINING: read_hugging_face.FORMAT,
         ACCELERATE: read_hugging_face.ACCELERATE,
@@ -85,9 +85,9 @@ def read_parts(parts: Parts, overrides: Mapping[str, Override]) -> Reading:
     }
     reading = Reading(", ".join(formats[kind] for kind in kinds), names)
     settings = [*parts.settings(TRAINING), *parts.settings(ACCELERATE)]
-    found = Settings(spelled(settings), reading, overrides)
+    settings_read = Settings(spelled(settings), reading, overrides)
     if not {TRAINING, ACCELERATE} & {*kinds}:
-        take_model(found, parts)
+        take_model(settings_read, parts)
         if ZERO in kinds:
             read_deepspeed.read_config(Settings(parts.settings(ZERO), reading, overrides))
             if not {"model", "layers"} & (overrides.keys() | reading.given.keys()):
@@ -96,63 +96,65 @@ def read_parts(parts: Parts, overrides: Mapping[str, Override]) -> Reading:
                 reading.asks.append("--seq-length")
         return reading
     if ACCELERATE in kinds:
-        read_hugging_face.read_accelerate(found)
-    read_training(found, None, own[0].path, parts)
+        read_hugging_face.read_accelerate(settings_read)
+    read_training(settings_read, None, untaken[0].path, parts)
     return reading
 
 
-def take_model(found: Settings, parts: Parts) -> None:
+def take_model(settings: Settings, parts: Parts) -> None:
     """Take the model whose config.json is given."""
     models = parts.of(MODEL)
     if len(models) > 1:
         names = ", ".join(str(part.path) for part in models)
-        found.reading.faults.append(f"{names}: two models; give one")
+        settings.reading.faults.append(f"{names}: two models; give one")
     for part in models[:1]:
         name = part.path.name
         if part.path.suffix != ".json":
-            found.reading.faults.append(f"{name}: a model's configuration; give it as a .json file")
-        elif "model" not in found.overrides:
+            settings.reading.faults.append(
+                f"{name}: a model's configuration; give it as a .json file"
+            )
+        elif "model" not in settings.overrides:
             setting = Setting("config.json", str(part.path), Place(name))
-            found.reading.take("model", str(part.path), setting)
+            settings.reading.take("model", str(part.path), setting)
 
 
 def spelled(settings: Iterable[Setting]) -> list[Setting]:
     """Return settings as Accelerate spells those of FSDP; training arguments may leave a prefix."""
-    found = []
-    for one in settings:
-        key = one.name.removeprefix(FSDP)
-        if one.name.startswith(FSDP) and not key.startswith("fsdp_"):
-            own = f"{FSDP}fsdp_{key}"
-            one = replace(one, name=own, label=one.shown)  # noqa: PLW2901
-        found.append(one)
-    return found
+    respelled = []
+    for setting in settings:
+        key = setting.name.removeprefix(FSDP)
+        if setting.name.startswith(FSDP) and not key.startswith("fsdp_"):
+            name = f"{FSDP}fsdp_{key}"
+            setting = replace(setting, name=name, label=setting.shown)  # noqa: PLW2901
+        respelled.append(setting)
+    return respelled
 
 
-def read_training(found: Settings, script: Script | None, path: Path, parts: Parts) -> None:
+def read_training(fsdp: Settings, script: Script | None, path: Path, parts: Parts) -> None:
     """Read training arguments, with the DeepSpeed configuration that they name or spell out."""
-    take_model(found, parts)
-    _follow_fsdp(found, path)
-    settings = _zero(found, script, path, parts)
+    take_model(fsdp, parts)
+    _follow_fsdp(fsdp, path)
+    settings = _zero(fsdp, script, path, parts)
     if settings is None:
-        read_hugging_face.read_training(found, zero=False)
+        read_hugging_face.read_training(fsdp, zero=False)
         return
-    reading = found.reading
+    reading = fsdp.reading
     if "DeepSpeed" not in reading.format:
         reading.format = f"{reading.format} with DeepSpeed"
-    if read_hugging_face.fsdp_words(found):
-        reading.fault(found.by_name["fsdp"], "", "stands beside DeepSpeed; one of the two")
-    zero = Settings(settings, reading, found.overrides)
-    _check_same(found, zero)
+    if read_hugging_face.fsdp_words(fsdp):
+        reading.fault(fsdp.by_name["fsdp"], "", "stands beside DeepSpeed; one of the two")
+    zero = Settings(settings, reading, fsdp.overrides)
+    _check_same(fsdp, zero)
     said = zero.by_name.get("train_micro_batch_size_per_gpu")
     auto = said is None or said.value == read_deepspeed.AUTO
     if auto:
-        read_hugging_face.read_training(found, zero=True)
+        read_hugging_face.read_training(fsdp, zero=True)
         for name, key in read_deepspeed.FROM_ARGUMENTS.items():
-            own = zero.by_name.pop(name, None)
-            if key in found.by_name:
-                zero.by_name[name] = replace(found.by_name[key], name=name)
-            elif own is not None and own.value != read_deepspeed.AUTO:
-                zero.by_name[name] = own
+            zero_setting = zero.by_name.pop(name, None)
+            if key in fsdp.by_name:
+                zero.by_name[name] = replace(fsdp.by_name[key], name=name)
+            elif zero_setting is not None and zero_setting.value != read_deepspeed.AUTO:
+                zero.by_name[name] = zero_setting
         zero.by_name.setdefault(
             "train_micro_batch_size_per_gpu",
             Setting("train_micro_batch_size_per_gpu", 8, Place(reading.file)),
@@ -162,7 +164,7 @@ def read_training(found: Settings, script: Script | None, path: Path, parts: Par
             reading.given.pop(name, None)
     read_deepspeed.read_config(zero, beside=True)
     if not auto:
-        read_hugging_face.read_training(found, zero=True)
+        read_hugging_face.read_training(fsdp, zero=True)
 
 
 # What transformers compares: DeepSpeed's settings with its own arguments.
@@ -173,15 +175,16 @@ _SAME = {
 }
 
 
-def _check_same(found: Settings, zero: Settings) -> None:
+def _check_same(settings: Settings, zero: Settings) -> None:
     """Refuse what the arguments and DeepSpeed's configuration say differently."""
     for name, key in _SAME.items():
-        one, other = zero.by_name.get(name), found.by_name.get(key)
-        if one is None or other is None or one.value == read_deepspeed.AUTO:
+        zero_setting, other = zero.by_name.get(name), settings.by_name.get(key)
+        if zero_setting is None or other is None or zero_setting.value == read_deepspeed.AUTO:
             continue
-        if _plain(one.value) != _plain(other.value):
-            found.reading.faults.append(
-                f"{other} {other.value}, and {one} {one.value}: differ; transformers refuses them"
+        if _plain(zero_setting.value) != _plain(other.value):
+            settings.reading.faults.append(
+                f"{other} {other.value}, and {zero_setting} {zero_setting.value}: differ;"
+                " transformers refuses them"
             )
 
 
@@ -193,47 +196,52 @@ def _plain(value: object) -> str:
     return text
 
 
-def _follow_fsdp(found: Settings, path: Path) -> None:
+def _follow_fsdp(settings: Settings, path: Path) -> None:
     """Add the settings of the file that ``fsdp_config`` names."""
-    setting = found.by_name.get("fsdp_config")
+    setting = settings.by_name.get("fsdp_config")
     named = str(setting.value) if setting is not None else ""
     if setting is None or not named.endswith(".json"):
         return
-    found.used.add(setting.name)
+    settings.used.add(setting.name)
     known = beside(path, named)
     if known is None:
-        found.reading.fault(setting, named, "isn't there, nor beside the file")
+        settings.reading.fault(setting, named, "isn't there, nor beside the file")
         return
-    own = json_settings(text_of(known), known.name)
-    for one in spelled(replace(one, name=FSDP + one.name, label=one.name) for one in own):
-        found.by_name.setdefault(one.name, one)
+    inner = json_settings(text_of(known), known.name)
+    for spelled_setting in spelled(
+        replace(member, name=FSDP + member.name, label=member.name) for member in inner
+    ):
+        settings.by_name.setdefault(spelled_setting.name, spelled_setting)
 
 
-def _zero(found: Settings, script: Script | None, path: Path, parts: Parts) -> list[Setting] | None:
+def _zero(
+    settings: Settings, script: Script | None, path: Path, parts: Parts
+) -> list[Setting] | None:
     """Return the DeepSpeed configuration that is named or spelled out; None where there is none."""
-    own = [one for one in found.by_name.values() if one.name.startswith("deepspeed.")]
-    for one in own:
-        del found.by_name[one.name]
+    inner = [member for member in settings.by_name.values() if member.name.startswith("deepspeed.")]
+    for candidate in inner:
+        del settings.by_name[candidate.name]
     given = parts.of(ZERO)
-    if own:
+    if inner:
         short = [
-            replace(one, name=one.name.removeprefix("deepspeed."), label=one.name) for one in own
+            replace(member, name=member.name.removeprefix("deepspeed."), label=member.name)
+            for member in inner
         ]
         return [*short, *parts.settings(ZERO)]
     keys = ("deepspeed", "deepspeed_config.deepspeed_config_file")
-    named = next((text for text in map(found.text, keys) if text), "")
-    kind = found.text("distributed_type").upper()
+    named = next((text for text in map(settings.text, keys) if text), "")
+    kind = settings.text("distributed_type").upper()
     if given and kind not in ("", "NO", "MULTI_GPU", "DEEPSPEED"):
-        setting = found.by_name["distributed_type"]
-        found.reading.fault(setting, kind, f"stands beside {given[0].path.name}; one of the two")
+        setting = settings.by_name["distributed_type"]
+        settings.reading.fault(setting, kind, f"stands beside {given[0].path.name}; one of the two")
     if given:
         first = given[0].path.name
         if named and named.lower() not in ("true", "false") and Path(named).name != first:
             note = f"{first} is taken for {named}, which the arguments name"
-            found.reading.notes.append(note)
+            settings.reading.notes.append(note)
         return parts.settings(ZERO)
     if not named or named.lower() in ("true", "false"):
-        return read_hugging_face.zero_of_accelerate(found) if kind == "DEEPSPEED" else None
+        return read_hugging_face.zero_of_accelerate(settings) if kind == "DEEPSPEED" else None
     if script is not None and named in script.documents:
         text, line = script.documents[named]
         return [
@@ -243,9 +251,9 @@ def _zero(found: Settings, script: Script | None, path: Path, parts: Parts) -> l
     known = beside(path, named)
     if known is not None:
         return json_settings(text_of(known), known.name)
-    stated = [found.by_name[key] for key in keys if key in found.by_name]
-    setting = next(one for one in stated if one.value == named)
-    found.reading.fault(
+    stated = [settings.by_name[key] for key in keys if key in settings.by_name]
+    setting = next(member for member in stated if member.value == named)
+    settings.reading.fault(
         setting, named, "isn't there, nor beside the file; give it by a second --from"
     )
     return None
@@ -254,7 +262,7 @@ def _zero(found: Settings, script: Script | None, path: Path, parts: Parts) -> l
 def accelerate_of(launch: Launch, path: Path, reading: Reading, parts: Parts) -> list[Setting]:
     """Return what Accelerate's launcher is given, with the configuration file that it names."""
     settings = [*read_hugging_face.launcher_settings(launch.accelerate, path.name)]
-    own = {one.name for one in settings}
+    names = {entry.name for entry in settings}
     word = launch.accelerate.get("--config_file")
     given = parts.settings(ACCELERATE)
     if given or word is None:
@@ -268,7 +276,7 @@ def accelerate_of(launch: Launch, path: Path, reading: Reading, parts: Parts) ->
     else:
         more = yaml_settings(text_of(known), known.name)
     # The launcher's options rule over its file.
-    return settings + [one for one in more if one.name not in own]
+    return settings + [entry for entry in more if entry.name not in names]
 
 
 def arguments_in(launch: Launch, path: Path) -> Iterator[Setting]:

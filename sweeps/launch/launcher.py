@@ -27,8 +27,12 @@ class Launch:
 
 def launches(script: Script, file: str) -> list[Launch]:
     """Return the commands that run a Python program, the one with the most options first."""
-    found = [one for command in script.commands if (one := _launch(command, script, file))]
-    return sorted(found, key=lambda one: -sum(word.text.startswith("--") for word in one.words))
+    launches_found = [
+        launch for command in script.commands if (launch := _launch(command, script, file))
+    ]
+    return sorted(
+        launches_found, key=lambda launch: -sum(word.text.startswith("--") for word in launch.words)
+    )
 
 
 def _launch(command: Sequence[Word], script: Script, file: str) -> Launch | None:
@@ -37,26 +41,26 @@ def _launch(command: Sequence[Word], script: Script, file: str) -> Launch | None
     known = terms_of("launchers")
     if not {*known["launchers"], JOB} & {*names}:
         return None
-    place = next((k for k, name in enumerate(names) if name.endswith((".py", JOB))), None)
+    index = next((k for k, name in enumerate(names) if name.endswith((".py", JOB))), None)
     modules = [k + 1 for k, name in enumerate(names[:-1]) if name == "-m"]
     modules = [k for k in modules if names[k] not in known["modules"]]
-    if place is None and modules:
-        place = modules[0]
-    if place is None:
-        place = 1 if names[0] in known["subcommands"] else None
-    if place is None or place >= len(command):
+    if index is None and modules:
+        index = modules[0]
+    if index is None:
+        index = 1 if names[0] in known["subcommands"] else None
+    if index is None or index >= len(command):
         return None
-    launch = Launch(command[place + 1 :], command[place].text)
-    own = _options(command[:place])
-    launch.accelerate = own if "accelerate" in names[:place] else {}
+    launch = Launch(command[index + 1 :], command[index].text)
+    options = _options(command[:index])
+    launch.accelerate = options if "accelerate" in names[:index] else {}
     nodes, each, every = (
-        _number(own, known["numbers"][count], file) for count in ("nodes", "each", "all")
+        _number(options, known["numbers"][count], file) for count in ("nodes", "each", "all")
     )
-    if {*known["batch"]} & {*names[:place]} or nodes is None:
+    if {*known["batch"]} & {*names[:index]} or nodes is None:
         nodes = nodes or _batch(script, file, "nodes")
         each = each or _batch(script, file, "ntasks-per-node", "gpus-per-node")
         every = every or _batch(script, file, "ntasks")
-    program = JOB if names[place] == JOB else names[place - 1]
+    program = JOB if names[index] == JOB else names[index - 1]
     for name in known["environment"].get(program, ()):
         text = script.environment.get(name, "")
         if _counts(text):

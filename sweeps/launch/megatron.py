@@ -162,12 +162,16 @@ def layout(layers: int, chunks: int, ends: tuple[int, int], further: int = 0) ->
 
     E is the embedding, t a layer, m one that predicts a further token, L the loss.
     """
-    places = -(-(layers + sum(ends)) // chunks)
-    layers_of = [places - ends[0], *[places] * (chunks - 2), places - ends[1]]
+    layers_of_chunk = -(-(layers + sum(ends)) // chunks)
+    layers_of = [
+        layers_of_chunk - ends[0],
+        *[layers_of_chunk] * (chunks - 2),
+        layers_of_chunk - ends[1],
+    ]
     free = sum(layers_of) - layers
-    for place in reversed(range(chunks)):
-        fewer = min(free, layers_of[place])
-        layers_of[place] -= fewer
+    for chunk in reversed(range(chunks)):
+        fewer = min(free, layers_of[chunk])
+        layers_of[chunk] -= fewer
         free -= fewer
     each = ["t" * count for count in layers_of]
     each[0], each[-1] = f"E{each[0]}", f"{each[-1]}{'m' * further}L"

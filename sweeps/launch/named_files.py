@@ -35,4 +35,4 @@ def beside(path: Path, named: str) -> Path | None:
     """Return the file that a launch file names, where it is there."""
     near = [folder / named for folder in (path.parent, Path(), *path.parents[1:])]
     near.append(path.parent / Path(named).name)
-    return next((one for one in near if is_file(one)), None)
+    return next((file for file in near if is_file(file)), None)

@@ -39,7 +39,11 @@ class Calls:
             line = getattr(error, "lineno", None)
             words = getattr(error, "msg", "can't be read")
             reject(Place(file, line or 0), f"isn't Python: {words}")
-        self.functions = {one.name: one for one in module.body if isinstance(one, ast.FunctionDef)}
+        self.functions = {
+            function.name: function
+            for function in module.body
+            if isinstance(function, ast.FunctionDef)
+        }
         self.origins = dict(_imports(module))
         self.constants: Tree = {}
         for statement in module.body:
@@ -70,9 +74,9 @@ class Calls:
         for statement in function.body:
             match statement:
                 case ast.Return(value=ast.expr() as value):
-                    found = self._value(value, names, deep)
-                    if isinstance(found, dict):
-                        return found
+                    table = self._value(value, names, deep)
+                    if isinstance(table, dict):
+                        return table
                     raise Unreadable(statement.lineno, "returns no configuration")
                 case ast.Assign(targets=[ast.Name(id=own)], value=value):
                     names[own] = self._value(value, names, deep)
@@ -151,17 +155,17 @@ class Calls:
     def _number(self, node: ast.expr, names: Mapping[str, object]) -> int | float:
         """Return a product or sum of constants and of names that are constants."""
         text = ast.unparse(node)
-        for one in ast.walk(node):
-            if isinstance(one, ast.Name):
-                value = names.get(one.id)
-                own = value.value if isinstance(value, _Lined) else None
-                if not isinstance(own, int):
-                    raise Unreadable(node.lineno, f"{one.id} isn't known in '{text}'")
+        for child in ast.walk(node):
+            if isinstance(child, ast.Name):
+                value = names.get(child.id)
+                number = value.value if isinstance(value, _Lined) else None
+                if not isinstance(number, int):
+                    raise Unreadable(node.lineno, f"{child.id} isn't known in '{text}'")
         replaced = ast.unparse(_Replaced(names).visit(ast.parse(text, mode="eval")))
-        found = calculated(replaced)
-        if found is None:
+        result = calculated(replaced)
+        if result is None:
             raise Unreadable(node.lineno, f"'{text}' isn't a whole number's calculation")
-        return found
+        return result
 
 
 CALLED, FROM, PLACE = "(called)", "(from)", "(argument)"

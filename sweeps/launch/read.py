@@ -74,8 +74,8 @@ def read_launches(paths: Sequence[str], overrides: Overrides | None = None) -> l
     given = overrides or {}
     files = [_opened(path) for path in dict.fromkeys(paths)]
     parts = Parts([part for file in files if (part := _part(file)) is not None])
-    own = {part.path for part in parts.parts}
-    readings = [_read(file, given, parts) for file in files if file.path not in own]
+    taken = {part.path for part in parts.parts}
+    readings = [_read(file, given, parts) for file in files if file.path not in taken]
     if len(parts.taken) < len(parts.parts):
         readings.append(read_parts(parts, given))
     # A value may have several lines; a fault has one.
@@ -96,15 +96,15 @@ class _File:
 
 
 def _opened(path: str) -> _File:
-    found = re.fullmatch(r"(.*\.py):(\w+)", path)
-    own, function = Path(found[1] if found else path), found[2] if found else ""
+    match = re.fullmatch(r"(.*\.py):(\w+)", path)
+    location, function = Path(match[1] if match else path), match[2] if match else ""
     if path == "-":
-        own, text = Path("standard input"), sys.stdin.read()
+        location, text = Path("standard input"), sys.stdin.read()
     else:
-        if not found and is_file(own / "config.json"):  # a folder is a model's
-            own /= "config.json"
-        text = text_of(own)
-    return _File(own, text, _form(own.suffix, text), function)
+        if not match and is_file(location / "config.json"):  # a folder is a model's
+            location /= "config.json"
+        text = text_of(location)
+    return _File(location, text, _form(location.suffix, text), function)
 
 
 def _form(suffix: str, text: str) -> str:
@@ -158,19 +158,21 @@ def _of_toml(
 ) -> Reading:
     """Read torchtitan's TOML; `more` settings of a script's command rule over it."""
     generation = read_torchtitan.TOML
-    own = {one.name for one in more}
+    names = {setting.name for setting in more}
     settings = [
-        toml_setting for toml_setting in toml_settings(text, file) if toml_setting.name not in own
+        toml_setting for toml_setting in toml_settings(text, file) if toml_setting.name not in names
     ]
     reading = Reading(generation.format, script or file)
-    found = Settings([*settings, *more], reading, overrides)
-    read_torchtitan.read_job(found, generation)
-    return found.reading
+    job = Settings([*settings, *more], reading, overrides)
+    read_torchtitan.read_job(job, generation)
+    return job.reading
 
 
 def _of_job(launch: Launch, script: Script, path: Path, overrides: Overrides) -> Reading | None:
     """Read the command that starts torchtitan, with the TOML file that it names."""
-    settings = {one.name: one for one in read_torchtitan.settings_of(launch.words, path.name)}
+    settings = {
+        argument.name: argument for argument in read_torchtitan.settings_of(launch.words, path.name)
+    }
     named = settings.pop("job.config_file", None)
     name = str(named.value) if named else script.environment.get("CONFIG_FILE", "")
     if not (named or launch.program.endswith((*TITAN, "run_train.sh"))):
@@ -204,18 +206,18 @@ def _of_python(text: str, file: str, function: str, overrides: Overrides) -> Rea
         reject(file, f"which function? {', '.join(known)}: {file}:{known[0]}")
     settings = [*read_torchtitan.of_python(calls.settings(function or known[0]))]
     generation = read_torchtitan.PYTHON
-    found = Settings(settings, Reading(generation.format, file), overrides)
-    read_torchtitan.read_job(found, generation)
-    return found.reading
+    job = Settings(settings, Reading(generation.format, file), overrides)
+    read_torchtitan.read_job(job, generation)
+    return job.reading
 
 
 def _of_yaml(text: str, file: str, overrides: Overrides) -> Reading:
     settings = yaml_settings(text, file)
     names = {setting.name for setting in settings}
     if names & MAXTEXT:
-        found = Settings(settings, Reading(read_maxtext.FORMAT, file), overrides)
-        read_maxtext.read_config(found)
-        return found.reading
+        config = Settings(settings, Reading(read_maxtext.FORMAT, file), overrides)
+        read_maxtext.read_config(config)
+        return config.reading
     if not any(name.startswith(("model.", "trainer.", "train.", "ddp.")) for name in names):
         reject(file, UNKNOWN)
     return _of_bridge(settings, file, overrides)
@@ -225,12 +227,14 @@ def _of_bridge(settings: list[Setting], file: str, overrides: Overrides) -> Read
     reading = Reading(read_bridge.FORMAT, file)
     read_bridge.check_lengths(settings, reading)
     world = read_bridge.world_of(Settings(settings, reading, overrides))
-    arguments = {one.name: one for one in read_bridge.arguments_of(settings, reading)}
-    found = Settings(arguments.values(), reading, overrides)
+    arguments = {
+        argument.name: argument for argument in read_bridge.arguments_of(settings, reading)
+    }
+    job = Settings(arguments.values(), reading, overrides)
     padded = not any(
         setting.name == read_bridge.PADDED and setting.value is False for setting in settings
     )
-    read_megatron.read_arguments(found, world, padded=padded)
+    read_megatron.read_arguments(job, world, padded=padded)
     reading.version = read_bridge.VERSION
     return reading
 
@@ -254,8 +258,8 @@ def _of_shell(text: str, path: Path, overrides: Overrides, parts: Parts) -> Read
     _tell_holes(launch, script, reading, file)
     added = [word for word in script.conditional if word.text.startswith("--")]
     if added:
-        place, names = Place(file, added[0].line), few([word.text for word in added])
-        reading.notes.append(f"{place}: added only if a condition holds, so skipped: {names}")
+        location, names = Place(file, added[0].line), few([word.text for word in added])
+        reading.notes.append(f"{location}: added only if a condition holds, so skipped: {names}")
     return reading
 
 
@@ -279,30 +283,30 @@ def _of_command(
     if (job := _of_job(launch, script, path, overrides)) is not None:
         return job
     pairs = [*assigned(launch.words, file)]
-    own = sum(setting.name in megatron for setting in settings)
+    count = sum(setting.name in megatron for setting in settings)
     others = sum(setting.name in hugging for setting in theirs)
-    if len(pairs) >= FEW and len(pairs) > max(own, others):
+    if len(pairs) >= FEW and len(pairs) > max(count, others):
         return _of_pairs(pairs, launch, file, overrides)
-    if own >= FEW and own >= others:
+    if count >= FEW and count >= others:
         reading = Reading(read_megatron.FORMAT, file)
-        found = Settings(settings, reading, overrides, script.unknown)
-        read_megatron.read_arguments(found, _world(found, launch))
-        reading.notes += _tp_overlap(found, path)
+        read_settings = Settings(settings, reading, overrides, script.unknown)
+        read_megatron.read_arguments(read_settings, _world(read_settings, launch))
+        reading.notes += _tp_overlap(read_settings, path)
         return reading
     named = [*arguments_in(launch, path)]
     if others >= FEW or named or parts.settings(TRAINING):
         reading = Reading(read_hugging_face.FORMAT, file)
         own_names = {their.name for their in theirs}
         # The command's arguments rule over those of its file.
-        theirs += [one for one in named if one.name not in own_names]
+        theirs += [argument for argument in named if argument.name not in own_names]
         theirs += parts.settings(TRAINING)
         theirs += accelerate_of(launch, path, reading, parts)
-        found = Settings(spelled(theirs), reading, overrides, script.unknown)
-        if launch.world_size is None and "num_processes" in found.by_name:
-            read_hugging_face.read_accelerate(found)
+        read_settings = Settings(spelled(theirs), reading, overrides, script.unknown)
+        if launch.world_size is None and "num_processes" in read_settings.by_name:
+            read_hugging_face.read_accelerate(read_settings)
         else:
-            _world(found, launch)
-        read_training(found, script, path, parts)
+            _world(read_settings, launch)
+        read_training(read_settings, script, path, parts)
         return reading
     return None
 
@@ -310,8 +314,8 @@ def _of_command(
 def assigned(words: Sequence[Word], file: str) -> Iterator[Setting]:
     """Yield what a command is given as ``name=value``, as MaxText and NeMo take it."""
     for word in words:
-        if found := re.fullmatch(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", word.text, re.DOTALL):
-            yield Setting(found[1], typed(found[2]), Place(file, word.line))
+        if match := re.fullmatch(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", word.text, re.DOTALL):
+            yield Setting(match[1], typed(match[2]), Place(file, word.line))
 
 
 def _of_pairs(
@@ -320,13 +324,13 @@ def _of_pairs(
     """Read ``name=value`` as MaxText's settings, or as NeMo's."""
     if any(pair.name.startswith(("model.", "trainer.", "train.")) for pair in pairs):
         return _of_bridge(pairs, file, overrides)
-    if sum(one.name in keys_of(read_maxtext.KEYS) for one in pairs) < FEW:
+    if sum(pair.name in keys_of(read_maxtext.KEYS) for pair in pairs) < FEW:
         return None
-    found = Settings(pairs, Reading(read_maxtext.FORMAT, file), overrides)
+    settings = Settings(pairs, Reading(read_maxtext.FORMAT, file), overrides)
     if launch.world_size is not None:
-        _world(found, launch)
-    read_maxtext.read_config(found)
-    return found.reading
+        _world(settings, launch)
+    read_maxtext.read_config(settings)
+    return settings.reading
 
 
 def _tp_overlap(settings: Settings, path: Path) -> Iterator[str]:
@@ -338,11 +342,11 @@ def _tp_overlap(settings: Settings, path: Path) -> Iterator[str]:
     from sweeps.tuner.validate import validate_file
 
     try:
-        found = validate_file(known)
+        problems = validate_file(known)
     except InputError as error:
         yield from error.faults
         return
-    wrong = [one.shown(known.name) for one in found if one.severity != "note"]
+    wrong = [problem.shown(known.name) for problem in problems if problem.severity != "note"]
     yield from wrong[:MOST_SHOWN]
     if len(wrong) > MOST_SHOWN:
         yield f"{known.name}: {len(wrong) - MOST_SHOWN} more: sweeps tune --validate {known.name}"

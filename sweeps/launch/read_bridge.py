@@ -77,7 +77,7 @@ def _mixed(setting: Setting, reading: Reading) -> Iterator[Setting]:
     if known is None:
         reading.fault(setting, str(setting.value), f"isn't known; {', '.join(mixed)} are")
         return
-    low = any("fp8-recipe" in one for one in known)
+    low = any("fp8-recipe" in key for key in known)
     extra = (*("--bf16",) * ("--fp16" not in known), *("--fp8-format hybrid",) * low)
     for argument in dict.fromkeys((*known, *extra)):
         name, _, value = argument.partition(" ")
@@ -122,6 +122,6 @@ def check_lengths(settings: list[Setting], reading: Reading) -> None:
             "model.encoder_seq_length",
         )
     ]
-    if len({str(one.value) for one in said}) > 1:
-        texts = " and ".join(f"{one.name} {one.value}" for one in said)
+    if len({str(argument.value) for argument in said}) > 1:
+        texts = " and ".join(f"{argument.name} {argument.value}" for argument in said)
         reading.faults.append(f"{reading.file}: {texts}: differ; give one length")

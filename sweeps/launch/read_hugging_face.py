@@ -125,10 +125,10 @@ def _precision(settings: Settings, *, zero: bool) -> None:
     stated = [name for name in ("fp16", "bf16") if name in settings]
     if len(stated) > 1:
         settings.reading.fault(settings.by_name["fp16"], "", "stands beside bf16; one of both")
-    own = stated[0] if stated else ""
+    dtype = stated[0] if stated else ""
     # Arguments rule over Accelerate's launcher: they set what it reads.
-    if own or mixed in ("bf16", "fp16"):
-        precision = own or mixed
+    if dtype or mixed in ("bf16", "fp16"):
+        precision = dtype or mixed
     elif mixed == "fp8":
         precision = "fp8_current"
     elif held in ("bfloat16", "float16"):
@@ -229,28 +229,28 @@ def read_accelerate(settings: Settings) -> None:
 
 def zero_of_accelerate(settings: Settings) -> list[Setting]:
     """Return the DeepSpeed configuration that Accelerate's own keys spell out."""
-    own = "deepspeed_config."
-    found = []
+    prefix = "deepspeed_config."
+    settings_read = []
     for name, path in ZERO.items():
-        setting = settings.find(own + name)
+        setting = settings.find(prefix + name)
         if setting is not None:
-            found.append(Setting(path, setting.value, setting.place, setting.shown))
-    if f"{own}zero_stage" not in settings.by_name:
+            settings_read.append(Setting(path, setting.value, setting.place, setting.shown))
+    if f"{prefix}zero_stage" not in settings.by_name:
         settings.reading.defaults.append("ZeRO 2")
-        place = Place(settings.reading.file)
-        found.append(Setting("zero_optimization.stage", 2, place, "distributed_type"))
-    return found
+        location = Place(settings.reading.file)
+        settings_read.append(Setting("zero_optimization.stage", 2, location, "distributed_type"))
+    return settings_read
 
 
 def launcher_settings(options: Mapping[str, Word], file: str) -> Iterator[Setting]:
     """Yield what Accelerate's launcher is given, as its configuration file has it."""
     for flag, word in options.items():
-        name, place = flag.lstrip("-").replace("-", "_"), Place(file, word.line)
+        name, location = flag.lstrip("-").replace("-", "_"), Place(file, word.line)
         if name in ("use_fsdp", "use_deepspeed"):
-            yield Setting("distributed_type", name[4:].upper(), place, flag)
+            yield Setting("distributed_type", name[4:].upper(), location, flag)
         elif name.startswith("fsdp_"):
-            yield Setting(f"fsdp_config.{name}", word.text, place, flag)
+            yield Setting(f"fsdp_config.{name}", word.text, location, flag)
         elif name in ZERO or name == "deepspeed_config_file":
-            yield Setting(f"deepspeed_config.{name}", word.text, place, flag)
+            yield Setting(f"deepspeed_config.{name}", word.text, location, flag)
         elif name == "mixed_precision":
-            yield Setting(name, word.text, place, flag)
+            yield Setting(name, word.text, location, flag)

@@ -69,15 +69,15 @@ def _machine(settings: Settings) -> float:
     ruled = settings.overruled("world_size", None)
     text = settings.text("compile_topology")
     slices = settings.number("compile_topology_num_slices", "num_slices", default=1.0)
-    found = re.fullmatch(r"([a-z0-9]+)-(\d+)", text)
+    match = re.fullmatch(r"([a-z0-9]+)-(\d+)", text)
     chips = terms_of(KEYS)["chips"]
-    if found is None or found[1] not in chips:
+    if match is None or match[1] not in chips:
         if ruled is None:
             settings.reading.asks.append("--gpus")
         return nan if ruled is None else ruled
-    machine, cores = chips[found[1]]
+    machine, cores = chips[match[1]]
     settings.take("hardware", machine, "compile_topology")
-    count = int(found[2]) // cores * max(slices, 1.0)
+    count = int(match[2]) // cores * max(slices, 1.0)
     settings.take("world_size", count, "compile_topology")
     return count if ruled is None else ruled
 

@@ -91,8 +91,8 @@ def _experts(settings: Settings, degrees: Mapping[str, float]) -> None:
     elif kind == "alltoall":
         settings.take("dispatcher", "all_to_all", "--moe-token-dispatcher-type")
     elif degrees["ep"] > 1.0 and "dispatcher" not in settings.overrides:
-        found = settings.find("--moe-token-dispatcher-type")
-        where = found.place if found else Place(settings.reading.file)
+        setting = settings.find("--moe-token-dispatcher-type")
+        where = setting.place if setting else Place(settings.reading.file)
         settings.reading.faults.append(
             f"{where}: --moe-token-dispatcher-type {kind}: isn't modelled (Megatron-LM's default "
             "where it isn't given); give --dispatcher all_to_all for what is nearest"
@@ -150,10 +150,10 @@ def _pipeline(settings: Settings, pp: float) -> None:
     if pp == 1.0:
         chunks = 1.0
     if not chunks.is_integer():
-        found = settings.find(*names)
-        assert found is not None
+        setting = settings.find(*names)
+        assert setting is not None
         wrong = f"{layers:g} layers in {pp:g} stages don't make whole chunks"
-        settings.reading.fault(found, str(found.value), wrong)
+        settings.reading.fault(setting, str(setting.value), wrong)
         return
     settings.take("virtual_pipeline_size", chunks, *names)
     if pp > 1.0:
@@ -189,11 +189,11 @@ LONGEST = 10_000
 def laid_out(text: str) -> str:
     """Return a layout of stages with its repetitions written out, such as ``E|(t|)*2L``."""
     for _ in range(20):
-        found = _REPEATED.search(text)
-        if found is None or len(text) > LONGEST:
+        match = _REPEATED.search(text)
+        if match is None or len(text) > LONGEST:
             break
-        count = min(int(found[2] or found[4]), LONGEST)
-        text = text[: found.start()] + (found[1] or found[3] or "") * count + text[found.end() :]
+        count = min(int(match[2] or match[4]), LONGEST)
+        text = text[: match.start()] + (match[1] or match[3] or "") * count + text[match.end() :]
     return text
 
 
@@ -383,15 +383,17 @@ def _recompute(settings: Settings) -> None:
         chosen = re.findall(r"\w+", settings.text("--recompute-modules", default="core_attn"))
         settings.take("recompute", "selective", *names)
         for module in MODULES:
-            own = float(module in chosen)
-            settings.take(f"recompute_{module}", own, "--recompute-modules", why="core_attn alone")
+            chosen_one = float(module in chosen)
+            settings.take(
+                f"recompute_{module}", chosen_one, "--recompute-modules", why="core_attn alone"
+            )
         return
     method = settings.text("--recompute-method")
     count = settings.number("--recompute-num-layers", quantity="recompute_layers", default=1.0)
     if method not in ("uniform", "block"):
-        found = settings.find(*names)
-        if found is not None and "recompute" not in settings.overrides:
-            settings.reading.fault(found, kind, "needs --recompute-method uniform or block")
+        setting = settings.find(*names)
+        if setting is not None and "recompute" not in settings.overrides:
+            settings.reading.fault(setting, kind, "needs --recompute-method uniform or block")
         return
     whole = method == "uniform" and count == 1.0
     settings.take("recompute", "full" if whole else method, "--recompute-method")

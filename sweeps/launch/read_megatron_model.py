@@ -133,8 +133,8 @@ def _kinds(text: str, layers: float, first: int) -> list[int] | None:
     if text.strip().isdigit():
         every = max(int(text), 1)
         return [first if (k + 1) % every else 1 - first for k in range(int(layers))]
-    found = listed(text)
-    return found if found is not None and len(found) == layers and {*found} <= {0, 1} else None
+    kinds = listed(text)
+    return kinds if kinds is not None and len(kinds) == layers and {*kinds} <= {0, 1} else None
 
 
 def _feed_forward(settings: Settings, hidden: float) -> None:
@@ -243,9 +243,9 @@ def _common(settings: Settings) -> None:
     turned = "--use-rotary-position-embeddings" in settings or "--no-position-embedding" in settings
     stated = settings.find("--position-embedding-type")  # "none" is a kind, too
     kind = "learned_absolute" if stated is None else str(stated.value)
-    places = settings.number("--max-position-embeddings", default=0.0)
+    positions = settings.number("--max-position-embeddings", default=0.0)
     if kind == "learned_absolute" and not turned:
-        settings.take("learned_positions", places, "--max-position-embeddings")
+        settings.take("learned_positions", positions, "--max-position-embeddings")
     else:
         settings.take(
             "learned_positions",

@@ -43,9 +43,9 @@ def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
     for flag, values, line in arguments(words):
         name = flag[2:].replace("-", "_")
         no = re.match(r"((?:\w+\.)*)no_(\w+)$", name)
-        own = f"{no[1]}{no[2]}" if no and not values else name
+        spelling = f"{no[1]}{no[2]}" if no and not values else name
         value = typed(" ".join(values)) if values else not no
-        yield Setting(own, value, Place(file, line), f"--{name}")
+        yield Setting(spelling, value, Place(file, line), f"--{name}")
 
 
 def read_job(settings: Settings, generation: Generation) -> None:
@@ -71,14 +71,14 @@ def _model(settings: Settings) -> float:
     if "model" in settings.overrides:
         return _layers(settings.overrides["model"].text)
     models = terms_of(KEYS)["models"]
-    name = next((name for name, own in models.items() if own == [kind, flavor]), None)
+    name = next((name for name, pair in models.items() if pair == [kind, flavor]), None)
     if name is None:
-        known = [own for model, own in models.values() if model == kind]
+        known = [entry for model, entry in models.values() if model == kind]
         setting = settings.find("model.flavor", "model.name")
         wrong = f"{kind} {flavor or 'debugmodel'} is no model of the catalogue"
         more = f"; of {kind} it has {', '.join(known)}" if known else ""
-        place = setting.place if setting else settings.reading.file
-        settings.reading.faults.append(f"{place}: model.flavor: {wrong}{more}; give --model")
+        location = setting.place if setting else settings.reading.file
+        settings.reading.faults.append(f"{location}: model.flavor: {wrong}{more}; give --model")
         return nan
     settings.take("model", name, "model.flavor", "model.name")
     return _layers(name)
@@ -204,7 +204,9 @@ def _pipeline(settings: Settings, pp: float, layers: float) -> None:
     text = settings.text("parallelism.pipeline_parallel_schedule", default="1F1B")
     setting = settings.find("parallelism.pipeline_parallel_schedule")
     theirs = terms_of(KEYS)["schedules"]
-    schedule = next((name for name, own in theirs.items() if own.lower() == text.lower()), None)
+    schedule = next(
+        (name for name, spelling in theirs.items() if spelling.lower() == text.lower()), None
+    )
     if schedule is None:
         if setting is not None and "schedule" not in settings.overrides:
             wrong = f"isn't modelled; {', '.join(theirs.values())} are"
@@ -272,11 +274,11 @@ def _every(settings: Settings, layers: float, every: int, names: tuple[str, str]
 def _chunks(settings: Settings) -> float:
     """Return how many chunks of layers a rank has."""
     given = settings.reading.given
-    own = settings.overruled("virtual_pipeline_size", None)
-    if own is None:
+    chunks = settings.overruled("virtual_pipeline_size", None)
+    if chunks is None:
         folded = given.get("schedule") in FOLDED
-        own = 2.0 if folded else given.get("virtual_pipeline_size", 1.0)
-    return max(own, 1.0)
+        chunks = 2.0 if folded else given.get("virtual_pipeline_size", 1.0)
+    return max(chunks, 1.0)
 
 
 def _software(settings: Settings, degrees: Mapping[str, float]) -> list[str]:
@@ -306,10 +308,10 @@ def _software(settings: Settings, degrees: Mapping[str, float]) -> list[str]:
 
 def _precision(settings: Settings, options: list[str]) -> None:
     """Take the precision of GEMMs and of states."""
-    found = settings.find("model.converters")
-    listed = found.value if found is not None else []
+    setting = settings.find("model.converters")
+    listed = setting.value if setting is not None else []
     listed = listed.split(",") if isinstance(listed, str) else listed
-    named = [str(one).strip().rpartition(".")[2] for one in listed]
+    named = [str(converter).strip().rpartition(".")[2] for converter in listed]
     if "float8" in named or "float8.enable_float8_linear" in settings:
         settings.take("precision", "fp8_current", "model.converters")
         recipe = settings.text("float8.recipe_name", default="tensorwise")
@@ -348,9 +350,9 @@ def of_python(settings: list[Setting]) -> Iterator[Setting]:
         elif setting.name == "model_spec.converters":
             converters = terms_of(KEYS)["converters"].items()
             kinds = [
-                own
+                named
                 for called in setting.value
-                for start, own in converters
+                for start, named in converters
                 if str(called).startswith(start)
             ]
             yield Setting("model.converters", kinds, setting.place)
@@ -358,7 +360,9 @@ def of_python(settings: list[Setting]) -> Iterator[Setting]:
             mode = terms_of(KEYS)["activation_checkpoint"].get(text.partition(".")[0], text)
             yield Setting("activation_checkpoint.mode", mode, setting.place)
         elif setting.name == f"loss.{CALLED}":
-            if text.startswith(CHUNKED) and "loss.num_chunks" not in {one.name for one in settings}:
+            if text.startswith(CHUNKED) and "loss.num_chunks" not in {
+                entry.name for entry in settings
+            }:
                 yield Setting("loss.num_chunks", 8, setting.place)
         elif last not in (CALLED, FROM) and not last.startswith(PLACE):
             yield setting

@@ -78,19 +78,21 @@ _SHORT = {"-N": "nodes", "-n": "ntasks", "-G": "gpus"}
 
 def batch_options(words: Sequence[str]) -> dict[str, str]:
     """Return the options of a batch system among some words."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            found[name] = value if equals else following
+            options[name] = value if equals else following
         elif word[:2] in _SHORT:
-            found[_SHORT[word[:2]]] = word[2:].lstrip("=") or following
-    if "gpus-per-node" not in found and (gres := re.search(r"gpu.*?(\d+)$", found.get("gres", ""))):
-        found["gpus-per-node"] = gres[1]
-    if (typed := re.search(r"(\d+)$", found.get("gpus-per-node", ""))) is not None:
-        found["gpus-per-node"] = typed[1]
-    return found
+            options[_SHORT[word[:2]]] = word[2:].lstrip("=") or following
+    if "gpus-per-node" not in options and (
+        gres := re.search(r"gpu.*?(\d+)$", options.get("gres", ""))
+    ):
+        options["gpus-per-node"] = gres[1]
+    if (typed := re.search(r"(\d+)$", options.get("gpus-per-node", ""))) is not None:
+        options["gpus-per-node"] = typed[1]
+    return options
 
 
 class _Reader:
@@ -141,8 +143,8 @@ class _Reader:
             words = words[1:]
         if words and plain(words[0]) in _DECLARES:
             words = [word for word in words[1:] if _ASSIGNED.match(plain(word))]
-        while words and (found := _ASSIGNED.match(plain(words[0]))):
-            self._assign(found[1], words[0][found.end() :], more=bool(found[2]))
+        while words and (match := _ASSIGNED.match(plain(words[0]))):
+            self._assign(match[1], words[0][match.end() :], more=bool(match[2]))
             words = words[1:]
         if words and not self._builtin(plain(words[0]), words[1:]):
             self._command(words)
@@ -183,8 +185,8 @@ class _Reader:
             return
         self.script.unknown.pop(name, None)
         if raw and raw[0][0] == "(":
-            own = self._words(raw[1:-1])
-            self.arrays[name] = [*self.arrays.get(name, []), *own] if more else own
+            elements = self._words(raw[1:-1])
+            self.arrays[name] = [*self.arrays.get(name, []), *elements] if more else elements
             return
         if name in self.arrays and more:
             self.arrays[name] += self._words(raw)
@@ -257,43 +259,43 @@ class _Reader:
 
     def _filled(self, raw: Text) -> Text:
         """Return a here-document with its values put in; quotes are text in it."""
-        found: Text = []
-        place = 0
-        while place < len(raw):
-            if raw[place][0] == "$":
-                value, place = self._value(raw, place)
-                found += value
+        filled: Text = []
+        position = 0
+        while position < len(raw):
+            if raw[position][0] == "$":
+                value, position = self._value(raw, position)
+                filled += value
             else:
-                found.append(raw[place])
-                place += 1
-        return found
+                filled.append(raw[position])
+                position += 1
+        return filled
 
     def _pieces(self, raw: Text) -> Iterator[tuple[Text, bool, bool]]:
         """Yield parts of a word: whether they stood in quotes, and whether they are a value."""
-        place, quote = 0, ""
-        while place < len(raw):
-            sign, line = raw[place]
-            if sign == "\\" and quote != "'" and place + 1 < len(raw):
-                if raw[place + 1][0] != "\n":
-                    yield [raw[place + 1]], True, False
-                place += 2
+        position, quote = 0, ""
+        while position < len(raw):
+            sign, line = raw[position]
+            if sign == "\\" and quote != "'" and position + 1 < len(raw):
+                if raw[position + 1][0] != "\n":
+                    yield [raw[position + 1]], True, False
+                position += 2
             elif sign in "'\"" and quote in ("", sign):
                 quote = "" if quote else sign
-                if not quote and raw[place - 1][0] == sign:
+                if not quote and raw[position - 1][0] == sign:
                     yield [], True, False
-                place += 1
+                position += 1
             elif sign == "$" and quote != "'":
-                value, place = self._value(raw, place)
+                value, position = self._value(raw, position)
                 yield value, bool(quote), True
             elif sign == "`" and quote != "'":
-                end = place + 1
+                end = position + 1
                 while end < len(raw) and raw[end][0] != "`":
                     end += 1
                 yield self._output(line), bool(quote), True
-                place = end + 1
+                position = end + 1
             else:
-                yield [raw[place]], bool(quote), False
-                place += 1
+                yield [raw[position]], bool(quote), False
+                position += 1
 
     def _hole(self, name: str, line: int, why: str) -> Text:
         """Return what stands for a value that isn't known, and keep why."""
@@ -305,42 +307,44 @@ class _Reader:
             f"(..) in line {line}", line, "a command's output isn't known before it runs"
         )
 
-    def _value(self, raw: Text, place: int) -> tuple[Text, int]:
+    def _value(self, raw: Text, position: int) -> tuple[Text, int]:
         """Return the value that a dollar sign asks for, and where its name ends."""
-        line = raw[place][1]
-        rest = plain(raw[place + 1 :])
+        line = raw[position][1]
+        rest = plain(raw[position + 1 :])
         if rest.startswith("(("):
             end = _closing(rest, 0)
-            return self._arithmetic(raw[place + 3 : place + end - 1], line), place + 1 + end
+            return self._arithmetic(
+                raw[position + 3 : position + end - 1], line
+            ), position + 1 + end
         if rest.startswith("("):
             end = _closing(rest, 0)
-            return self._output(line), place + 1 + end
+            return self._output(line), position + 1 + end
         if rest.startswith("{"):
             end = _closing(rest, 0)
-            inner = raw[place + 2 : place + end]
-            return self._braced(inner, line), place + 1 + end
-        found = re.match(r"[A-Za-z_]\w*|[0-9@*#?$!]", rest)
-        if found is None:
-            return [raw[place]], place + 1
-        return self._named(found[0], line), place + 1 + found.end()
+            inner = raw[position + 2 : position + end]
+            return self._braced(inner, line), position + 1 + end
+        match = re.match(r"[A-Za-z_]\w*|[0-9@*#?$!]", rest)
+        if match is None:
+            return [raw[position]], position + 1
+        return self._named(match[0], line), position + 1 + match.end()
 
     def _braced(self, inner: Text, line: int) -> Text:
         text = plain(inner)
-        found = re.match(r"([A-Za-z_]\w*|\d+)(:?[-=])", text)
-        if found:
-            name, own = found[1], self.values.get(found[1])
-            if own:
-                return own
-            default = self._expanded(inner[found.end() :])
+        match = re.match(r"([A-Za-z_]\w*|\d+)(:?[-=])", text)
+        if match:
+            name, value = match[1], self.values.get(match[1])
+            if value:
+                return value
+            default = self._expanded(inner[match.end() :])
             if name.isdigit():
                 self.script.arguments[name] = plain(default)
-            elif found[2].endswith("=") and not self.depth:
+            elif match[2].endswith("=") and not self.depth:
                 self.values[name] = default
             return [(sign, line) for sign, _ in default]
-        found = re.fullmatch(r"([A-Za-z_]\w*|\d+|[@*])(\[[@*]\])?", text)
-        if found is None:
+        match = re.fullmatch(r"([A-Za-z_]\w*|\d+|[@*])(\[[@*]\])?", text)
+        if match is None:
             return self._hole(text, line, "this kind of expansion isn't read")
-        return self._named(found[1], line)
+        return self._named(match[1], line)
 
     def _named(self, name: str, line: int) -> Text:
         if name in self.values:
@@ -404,11 +408,11 @@ def calculated(text: str) -> int | None:
         return None
 
 
-def _closing(text: str, place: int) -> int:
+def _closing(text: str, position: int) -> int:
     """Return where the bracket at a place is closed, or the end of the text."""
     pairs, deep = {"(": ")", "{": "}"}, 0
-    opened, closed = text[place], pairs[text[place]]
-    for end in range(place, len(text)):
+    opened, closed = text[position], pairs[text[position]]
+    for end in range(position, len(text)):
         deep += (text[end] == opened) - (text[end] == closed)
         if deep == 0:
             return end + 1

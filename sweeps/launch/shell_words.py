@@ -28,11 +28,11 @@ def plain(word: Text) -> str:
 
 def lined(text: str, line: int = 1) -> Text:
     """Return a text's characters with their lines."""
-    found: Text = []
+    signs: Text = []
     for sign in text:
-        found.append((sign, line))
+        signs.append((sign, line))
         line += sign == "\n"
-    return found
+    return signs
 
 
 class Cutter:
@@ -58,8 +58,8 @@ class Cutter:
             yield self._ended()
 
     def _sign(self, ahead: int = 0) -> str:
-        place = self.place + ahead
-        return self.text[place][0] if place < len(self.text) else ""
+        offset = self.place + ahead
+        return self.text[offset][0] if offset < len(self.text) else ""
 
     def _keep(self, count: int = 1) -> None:
         self.word += self.text[self.place : self.place + count]
@@ -154,13 +154,13 @@ class Cutter:
 
     def _heredoc(self) -> None:
         line = self.text[self.place][1]
-        rest = "".join(sign for sign, own in self.text[self.place :][:200] if own == line)
-        found = _HEREDOC.match(rest)
-        if found is None:
+        rest = "".join(sign for sign, number in self.text[self.place :][:200] if number == line)
+        match = _HEREDOC.match(rest)
+        if match is None:
             self._keep()
             return
-        self.statement.mark, self.statement.quoted = found[2], bool(found[1])
-        self.place += found.end()
+        self.statement.mark, self.statement.quoted = match[2], bool(match[1])
+        self.place += match.end()
 
     def _parted(self, sign: str) -> bool:
         """End a statement at one of the signs that part them."""

@@ -17,16 +17,16 @@ def given_together(readings: Sequence[Reading]) -> dict[str, object]:
     faults, values = [], dict[str, object]()
     for reading in readings:
         for name, value in reading.given.items():
-            first = next((one for one in readings if name in one.given), reading)
+            first = next((other for other in readings if name in other.given), reading)
             if first.given[name] != value:
-                places = f"{first.origins[name]} and {reading.origins[name]}"
-                faults.append(f"{places}: differ, {first.given[name]} and {value}")
+                origins = f"{first.origins[name]} and {reading.origins[name]}"
+                faults.append(f"{origins}: differ, {first.given[name]} and {value}")
             values[name] = value
     if faults:
         raise InputError(faults)
     if str(values.get("model", "")).endswith(".json"):
-        own = shapes()
-        values = {name: value for name, value in values.items() if name not in own}
+        shape_names = shapes()
+        values = {name: value for name, value in values.items() if name not in shape_names}
     return values
 
 
@@ -43,15 +43,15 @@ def together(readings: Sequence[Reading]) -> Reading:
         return readings[0]
     first, given = readings[0], given_together(readings)
     found = Reading(
-        "; ".join(reading.format for reading in readings), ", ".join(one.file for one in readings)
+        "; ".join(reading.format for reading in readings), ", ".join(part.file for part in readings)
     )
     found.version = first.version
-    for one in readings:
+    for each_reading in readings:
         for name in ("read", "no_cost", "small", "not_modelled", "unknown", "defaults", "notes"):
-            getattr(found, name).extend(getattr(one, name))
-        found.origins |= {name: why for name, why in one.origins.items() if name in given}
-        found.by_file |= one.by_file or {one.file: [*one.read]}
-        found.asks += one.asks
+            getattr(found, name).extend(getattr(each_reading, name))
+        found.origins |= {name: why for name, why in each_reading.origins.items() if name in given}
+        found.by_file |= each_reading.by_file or {each_reading.file: [*each_reading.read]}
+        found.asks += each_reading.asks
     found.given = given
     answered = {"--model": "model", "--seq-length": "sequence_length", "--gpus": "world_size"}
     found.asks = [flag for flag in found.asks if answered.get(flag) not in given]

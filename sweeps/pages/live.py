@@ -135,13 +135,15 @@ ONE = "one value: on the page each can be set"
 def _picks(program: Program, flag_of: Flags) -> dict[str, Any]:
     """Return the models and machines of a page, with the numbers that are each one's own."""
     picks = program.picks
-    found: dict[str, dict[str, Any]] = {}
+    choices: dict[str, dict[str, Any]] = {}
     for kind in KINDS:
         columns = {n: [*map(_number, column)] for n, column in picks.columns(kind).items()}
-        found[kind] = {"names": picks.names[kind], "flag": flag_of(kind), "columns": columns}
-    lacking = ({name: one for name, one in own.items() if one} for own in program.lacking)
-    found["hardware"] |= {"lacking": list(lacking), "domains": picks.domains}
-    return found
+        choices[kind] = {"names": picks.names[kind], "flag": flag_of(kind), "columns": columns}
+    lacking = (
+        {name: values for name, values in labels.items() if values} for labels in program.lacking
+    )
+    choices["hardware"] |= {"lacking": list(lacking), "domains": picks.domains}
+    return choices
 
 
 def _number(value: float) -> float | str | None:
@@ -171,7 +173,7 @@ def _search(resolved: Resolved) -> dict[str, object]:
     labels, constants = resolved.labels, resolved.constants
     habits = habits_of(labels["framework"], labels["attention_kernel"])
     # Without a number of layers a block is none.
-    recompute = dict.fromkeys("none" if one == "block" else one for one in habits.recompute)
+    recompute = dict.fromkeys("none" if way == "block" else way for way in habits.recompute)
     return {
         "threshold": DEFAULT_THRESHOLD,
         "layers": constants.get("layers", math.inf),

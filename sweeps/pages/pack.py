@@ -120,7 +120,7 @@ def page_of(
         y, x = _CHANGES
         state = {"view": "points", "y": y, "x": x, "at": dict.fromkeys(packed.dims, "*")}
         asked = [{"name": "sensitivity", "title": title, "state": state}]
-    phrases = [view.phrase(one) for one in view.fixed]
+    phrases = [view.phrase(dim) for dim in view.fixed]
     # By what the simplest of plans is found that a step's time can't tell apart.
     kinds = [name for name in (*SET_UP, "recompute") if name in packed.columns]
     kinds = kinds if {"step_time", "peak_memory"} <= {*packed.names} else []
@@ -159,7 +159,9 @@ def page_of(
 def _entries(subject: Subject, at: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """Check what dimensions are fixed at."""
     faults = []
-    sizes = {name: one if isinstance(one, int) else len(one) for name, one in subject.dims.items()}
+    sizes = {
+        name: size if isinstance(size, int) else len(size) for name, size in subject.dims.items()
+    }
     several = [name for name, size in sizes.items() if size > 1]
     for dim, text in at.items():
         if dim not in subject.dims:
@@ -172,7 +174,7 @@ def _entries(subject: Subject, at: Mapping[str, str]) -> Iterator[tuple[str, Any
             yield dim, text
         else:
             known = range(values) if isinstance(values, int) else values
-            allowed = ", ".join(str(one) for one in list(known)[:8])
+            allowed = ", ".join(str(entry) for entry in list(known)[:8])
             faults.append(fault(f"--at {dim}", text, "isn't in the file", allowed))
     tell_all(faults)
 
@@ -187,17 +189,23 @@ class _Packed:
             str(data_var) for data_var in data.data_vars if not quantities or data_var in quantities
         ]
         # Why values don't exist comes last.
-        self.states = [str(one) for one in data.data_vars if "flag_masks" in data[one].attrs]
+        self.states = [
+            str(quantity) for quantity in data.data_vars if "flag_masks" in data[quantity].attrs
+        ]
         self.names = [
-            one
-            for one in names
-            if one not in self.states and data[one].size and data[one].dtype.kind in "fiubOUS"
+            variable
+            for variable in names
+            if variable not in self.states
+            and data[variable].size
+            and data[variable].dtype.kind in "fiubOUS"
         ]
         self.states = [state for state in self.states if data[state].ndim]
-        varying = {dim for one in self.names for dim in data[one].dims}
+        varying = {dim for variable in self.names for dim in data[variable].dims}
         self.dims = [str(dim) for dim in data.dims if dim in varying]
         self.columns = [
-            name for name, one in coordinates_of(data) if one.ndim and set(one.dims) <= varying
+            name
+            for name, coordinate in coordinates_of(data)
+            if coordinate.ndim and set(coordinate.dims) <= varying
         ]
         self.groups = {group["name"]: group for group in _groups(view, self.names, self.columns)}
         self.parts: list[bytes] = []
@@ -208,7 +216,7 @@ class _Packed:
         data = self.view.dataset
         if not self.dims:
             refuse(name, "page", "has no result with a dimension", "a sweep over one axis or more")
-        sizes = {one: int(data[one].size) for one in self.names}
+        sizes = {variable: int(data[variable].size) for variable in self.names}
         largest = max(sizes, key=sizes.__getitem__)
         if sizes[largest] > MOST_CELLS or sum(sizes.values()) > 20 * MOST_CELLS:
             cells = f"{sizes[largest]:,} cells of {largest}"
@@ -218,8 +226,8 @@ class _Packed:
             refuse(name, cells, wrong, f"{allowed}: --at {longest}=VALUE")
         for column in self.columns:
             self._add(column, data.variables[column], "column")
-        for one in self.names:
-            self._add(one, data.variables[one], "quantity")
+        for quantity in self.names:
+            self._add(quantity, data.variables[quantity], "quantity")
         for state in self.states:
             why = reasons(data[[state]].rename({state: "status"}))
             self._pack(state, why.dims, *_categories_of(why.to_numpy()), role="status")
@@ -307,19 +315,19 @@ def _words_of(values: NDArray[Any], attrs: Mapping[str, Any]) -> NDArray[Any]:
     flags = np.atleast_1d(attrs.get("flag_values", ()))
     words = str(attrs["flag_meanings"]).split()
     known = {int(flag): word for flag, word in zip(flags, words, strict=False)}
-    found, places = np.unique(values, return_inverse=True)
-    texts = [known.get(int(one), "") if np.isfinite(one) else "" for one in found.tolist()]
+    codes, inverse = np.unique(values, return_inverse=True)
+    texts = [known.get(int(code), "") if np.isfinite(code) else "" for code in codes.tolist()]
     names = np.array(["" if text == "none" else text for text in texts], dtype=object)
-    return np.asarray(names[places].reshape(values.shape))
+    return np.asarray(names[inverse].reshape(values.shape))
 
 
 def _categories_of(values: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
     """Return names as places in a list of them."""
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
-    texts, places = np.unique(values.astype(str), return_inverse=True)
+    texts, inverse = np.unique(values.astype(str), return_inverse=True)
     size = 1 if len(texts) <= 2**8 else 2 if len(texts) <= 2**16 else 4
-    return places.reshape(values.shape).astype(_LARGEST[size]), [str(text) for text in texts]
+    return inverse.reshape(values.shape).astype(_LARGEST[size]), [str(text) for text in texts]
 
 
 def _title(name: str, attrs: Mapping[str, object]) -> str:
@@ -374,26 +382,26 @@ def _naming(view: View, dims: Sequence[str]) -> list[str]:
     """Return the columns that name cells: of rows with a machine or model each that alone."""
     names = naming(view.dataset, dims)
     for name in ("hardware", "model"):
-        one = view.dataset.variables.get(name)
-        if name in names and one is not None and len(np.unique(one.values)) == one.size:
+        column = view.dataset.variables.get(name)
+        if name in names and column is not None and len(np.unique(column.values)) == column.size:
             names = [
                 each
                 for each in names
-                if each == name or view.dataset.variables[each].dims != one.dims
+                if each == name or view.dataset.variables[each].dims != column.dims
             ]
     return names
 
 
 def _constants(view: View) -> Iterator[dict[str, object]]:
     """Yield what is the same everywhere, with where it comes from."""
-    for name, one in coordinates_of(view.dataset):
-        if one.ndim:
+    for name, coordinate in coordinates_of(view.dataset):
+        if coordinate.ndim:
             continue
-        value = one.values.item()
-        origins = "; ".join(dict.fromkeys(origin.words for origin in read(one.attrs)))
+        value = coordinate.values.item()
+        origins = "; ".join(dict.fromkeys(origin.words for origin in read(coordinate.attrs)))
         text = shown(value, view.units(name)) if not isinstance(value, bytes) else value.decode()
         number = float(value) if isinstance(value, int | float) else None
-        label = style.long_name(name, one.attrs, short=True)
+        label = style.long_name(name, coordinate.attrs, short=True)
         yield {
             "name": name,
             "label": label,
@@ -406,14 +414,14 @@ def _constants(view: View) -> Iterator[dict[str, object]]:
 
 def _groups(view: View, names: Sequence[str], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield what is stacked: totals with their parts, as the figures stack them."""
-    constants = [name for name, one in coordinates_of(view.dataset) if not one.ndim]
+    constants = [name for name, coordinate in coordinates_of(view.dataset) if not coordinate.ndim]
     for kind in BREAKDOWNS:
         # A part may be what a step was given: the same for all, or each machine's.
         variables = known_parts(kind, [*names, *columns, *constants])
         if not any(variable in names for variable in variables) or len(variables) < 2:
             continue
         parts = stacked(kind, variables, chosen=False)
-        labels = labelled(parts, {one: view.attrs(one) for one in variables})
+        labels = labelled(parts, {variable: view.attrs(variable) for variable in variables})
         for index, part in enumerate(parts):
             if display.row(part.variables[0]).words and not part.label:
                 labels[index] = display.words(part.variables[0])
@@ -441,14 +449,14 @@ def _asked(
         at = {**dict.fromkeys(state.pop("all", ()), "*")}
         for dim, wanted in figure["at"].items():
             values = subject.dims.get(dim)
-            one = wanted[0] if isinstance(wanted, list) else wanted
+            entry = wanted[0] if isinstance(wanted, list) else wanted
             if dim in packed.dims and dim not in fixed and values is not None:
-                place = find(one, values)
-                at |= {} if place is None else {dim: place}
-        known = {dim: place for dim, place in at.items() if dim in packed.dims}
+                position = find(entry, values)
+                at |= {} if position is None else {dim: position}
+        known = {dim: index for dim, index in at.items() if dim in packed.dims}
         related = {
-            dim: find(one, subject.dims[dim])
-            for dim, one in (figure.options.get("relative_to") or {}).items()
+            dim: find(wish, subject.dims[dim])
+            for dim, wish in (figure.options.get("relative_to") or {}).items()
             if dim in packed.dims
         }
         question = figure["title"] or _question(state, packed)

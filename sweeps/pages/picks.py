@@ -49,9 +49,9 @@ class Picks:
         """Return the numbers in which models or machines differ, by name."""
         every = self.each[kind]
         return {
-            name: [one[name] for one in every]
-            for name, own in self.first.items()
-            if any(not same(one[name], own) for one in every[1:])
+            name: [numbers[name] for numbers in every]
+            for name, value in self.first.items()
+            if any(not same(numbers[name], value) for numbers in every[1:])
         }
 
     def lacking(self, machine: int) -> frozenset[str]:
@@ -86,34 +86,34 @@ def picks_of(
     # What a model has alone decides its formulas: those of a hybrid are no others' to follow.
     implied = [resolved.implied]
     for kind in KINDS:
-        own = resolved.labels.get(kind)
+        chosen = resolved.labels.get(kind)
         # A measured step is one of this model on this machine.
-        fixed = own is None or MEASURED_STEP in sweep.given
-        others = [] if fixed else [name for name in known[kind] if name != own]
-        found: list[str] = []
+        fixed = chosen is None or MEASURED_STEP in sweep.given
+        others = [] if fixed else [name for name in known[kind] if name != chosen]
+        names_found: list[str] = []
         each[kind] = [first]
         for name in others:
             changed = replace(sweep, labels={**sweep.labels, kind: name})
-            one = _alike(changed, resolved, kind, {*labels, kind}, folders)
-            if one is not None:
-                found.append(name)
+            other = _alike(changed, resolved, kind, {*labels, kind}, folders)
+            if other is not None:
+                names_found.append(name)
                 # What a label moves is the software's and the machine's.
                 if kind == "hardware":
-                    machines.append(one)
-                    tables = along_labels(changed, one, labels, folders)
+                    machines.append(other)
+                    tables = along_labels(changed, other, labels, folders)
                     moving |= tables.moving
                 else:
-                    implied.append(one.implied)
-                each[kind].append(numbers_of(one, tables, labels))
-        names[kind] = (*([own] if own else []), *found)
-        left_out[kind] = tuple(name for name in others if name not in found)
-    _complete([one for of_kind in each.values() for one in of_kind], moving)
-    sets = [own for place, own in enumerate(implied) if own not in implied[:place]]
-    held = tuple({**resolved.labels, **own} for own in sets)
+                    implied.append(other.implied)
+                each[kind].append(numbers_of(other, tables, labels))
+        names[kind] = (*([chosen] if chosen else []), *names_found)
+        left_out[kind] = tuple(name for name in others if name not in names_found)
+    _complete([row for of_kind in each.values() for row in of_kind], moving)
+    sets = [told for index, told in enumerate(implied) if told not in implied[:index]]
+    held = tuple({**resolved.labels, **told} for told in sets)
     for kind in KINDS:
-        for place, numbers in enumerate(each[kind]):
-            numbers[FORMULAS] = float(sets.index(implied[place])) if kind == "model" else 0.0
-    domains = tuple(domain_of(sweep, one, folders) for one in machines)
+        for position, numbers in enumerate(each[kind]):
+            numbers[FORMULAS] = float(sets.index(implied[position])) if kind == "model" else 0.0
+    domains = tuple(domain_of(sweep, machine, folders) for machine in machines)
     return Picks(names, {k: tuple(v) for k, v in each.items()}, domains, left_out, held, moving)
 
 
@@ -133,10 +133,10 @@ def numbers_of(
 
     What moves with one is called after its value, too: ``attention_efficiency@flash_2``.
     """
-    found = {**tables.constants, **resolved.constants}
-    found = {name: value for name, value in found.items() if name not in tables.moving}
+    numbers = {**tables.constants, **resolved.constants}
+    numbers = {name: value for name, value in numbers.items() if name not in tables.moving}
     codes = {name: float(each.index(resolved.labels[name])) for name, each in labels.items()}
-    return found | tables.numbers | codes
+    return numbers | tables.numbers | codes
 
 
 def along_labels(
@@ -153,10 +153,10 @@ def along_labels(
     for alone in (("loss",), tuple(name for name in labels if name != "loss")):
         axes = tuple(Axis(name, {name: np.array(labels[name])}) for name in alone if name in labels)
         plain = {name: value for name, value in sweep.labels.items() if name not in alone}
-        found = resolve(replace(sweep, labels=plain, axes=axes), folders)
-        own = resolved.constants
-        constants |= {name: value for name, value in found.constants.items() if name not in own}
-        for axis in found.axes:
+        other = resolve(replace(sweep, labels=plain, axes=axes), folders)
+        known = resolved.constants
+        constants |= {name: value for name, value in other.constants.items() if name not in known}
+        for axis in other.axes:
             values = tuple(map(str, axis.columns[axis.name]))
             for name in sorted(axis.columns.keys() - {axis.name}):
                 moving[name] = (axis.name, values)
@@ -170,32 +170,34 @@ def _alike(
 ) -> Resolved | None:
     """Return what follows with another model or machine; None where other formulas hold."""
     try:
-        found = resolve(sweep, folders)
+        resolved = resolve(sweep, folders)
     except InputError:
         return None
-    own, other = ({k: v for k, v in one.labels.items() if k not in free} for one in (base, found))
+    labels, other = (
+        {k: v for k, v in side.labels.items() if k not in free} for side in (base, resolved)
+    )
     # Each model has its own formulas.
-    same_implied = kind == "model" or found.implied == base.implied
-    either = base.constants.keys() ^ found.constants.keys()
+    same_implied = kind == "model" or resolved.implied == base.implied
+    either = base.constants.keys() ^ resolved.constants.keys()
     usual = all(VOCABULARY[name].default is not None for name in either)
-    computes = not any(math.isnan(found.constants.get(name, math.nan)) for name in OF_A_GPU)
-    fine = own == other and same_implied and not found.fields and usual and computes
-    return found if fine else None
+    computes = not any(math.isnan(resolved.constants.get(name, math.nan)) for name in OF_A_GPU)
+    fine = labels == other and same_implied and not resolved.fields and usual and computes
+    return resolved if fine else None
 
 
 def _complete(every: Sequence[Numbers], moving: Mapping[str, tuple[str, Sequence[str]]]) -> None:
     """Give each what the others have and it lacks: what a quantity is by itself."""
-    for one in every:
+    for numbers in every:
         # With some machines a number is the same for all values of a label.
-        for name in moving.keys() & one.keys():
-            value = one.pop(name)
-            one |= {f"{name}@{label}": value for label in moving[name][1]}
-    names = dict.fromkeys(name for one in every for name in one)
-    for one in every:
+        for name in moving.keys() & numbers.keys():
+            value = numbers.pop(name)
+            numbers |= {f"{name}@{label}": value for label in moving[name][1]}
+    names = dict.fromkeys(name for table in every for name in table)
+    for numbers in every:
         for name in names:
-            if name not in one:
+            if name not in numbers:
                 default = VOCABULARY[name].default if name in VOCABULARY else None
-                one[name] = math.nan if default is None else default
+                numbers[name] = math.nan if default is None else default
 
 
 def domain_of(sweep: Sweep, resolved: Resolved, folders: Sequence[Path]) -> Domain | None:
@@ -217,6 +219,6 @@ def domain_of(sweep: Sweep, resolved: Resolved, folders: Sequence[Path]) -> Doma
     }
 
 
-def same(one: float, other: float) -> bool:
+def same(first: float, other: float) -> bool:
     """Whether two numbers are the same, or both unknown."""
-    return one == other or (math.isnan(one) and math.isnan(other))
+    return first == other or (math.isnan(first) and math.isnan(other))

@@ -164,13 +164,16 @@ def program_of(
     start = {name: picks.first.get(name, math.nan) for name in live}
     codes = {name: picks.first[name] for name in (*labels, *[FORMULAS] * (FORMULAS in live))}
     faults = training_faults()
-    machines = [picks.lacking(place) for place in range(len(picks.each["hardware"]))]
+    machines = [picks.lacking(index) for index in range(len(picks.each["hardware"]))]
     unknown = sorted({name.partition("@")[0] for names in machines for name in names})
     builder, *further = _builders(picks, labels, live)
     framework = resolved.labels["framework"]
-    sets = [_told(one, flag_of, faults, unknown, framework) for one in (builder, *further)]
+    sets = [
+        _told(each_builder, flag_of, faults, unknown, framework)
+        for each_builder in (builder, *further)
+    ]
     needed = [builder.node(name) for name in NEEDED]
-    nodes = {name: _of_any(builder, name, sets) for own in sets for name in own}
+    nodes = {name: _of_any(builder, name, sets) for nodes_of in sets for name in nodes_of}
     known = {name: value for name, value in picks.first.items() if name not in (*live, *labels)}
     try:
         code = traced({**dict.fromkeys((*live, *labels)), **known}, list(nodes.values()), codes)
@@ -207,17 +210,19 @@ def _settings(
     setting: dict[str, Along] = {}
     only: dict[str, tuple[int, ...]] = {}
     for name in (*STEPS, *RANGES):
-        first = next((place for place, own in enumerate(picks.each["model"]) if _has(own, name)), 0)
+        first = next(
+            (index for index, table in enumerate(picks.each["model"]) if _has(table, name)), 0
+        )
         numbers = picks.each["model"][first]
         if not (name in numbers or name in OFFERED) or not _has(numbers, name):
             continue
-        own = {"model": picks.names["model"][first]} if first else {}
-        free = replace(plain, labels={**plain.labels, **own})
+        model = {"model": picks.names["model"][first]} if first else {}
+        free = replace(plain, labels={**plain.labels, **model})
         base = resolve(free, folders)
         values: Sequence[float] = (STEPS.get(name) or RANGES[name])[2]
         along = _along(free, base, name, values, folders, aside)
         if along is None and name in STEPS:
-            values = [one for one in STEPS[name][2] if _alike(free, base, name, one, folders)]
+            values = [value for value in STEPS[name][2] if _alike(free, base, name, value, folders)]
             along = _along(free, base, name, values, folders, aside)
             only |= {name: tuple(map(int, values))} if along is not None else {}
         setting |= {name: along} if along is not None else {}
@@ -232,7 +237,7 @@ def _builders(picks: Picks, labels: Labels, live: Mapping[str, None]) -> list[Me
     for name, (label, values) in picks.moving.items():
         tabled: dict[Point, Node] = {(value,): given[f"{name}@{value}"] for value in values}
         given[name] = first.choice(name, (label,), tabled)
-    further = [merged(own, labels, given, Traceable(), first.graph) for own in picks.labels[1:]]
+    further = [merged(told, labels, given, Traceable(), first.graph) for told in picks.labels[1:]]
     first.graph.labels[FORMULAS] = tuple(map(str, range(len(picks.labels))))
     first.graph.codes[FORMULAS] = given[FORMULAS]
     return [first, *further]
@@ -251,7 +256,7 @@ def _told(
 def _of_any(builder: Merged, name: str, sets: Sequence[Mapping[str, Node]]) -> Node:
     """Return the node of what is by the formulas that a model has."""
     each: dict[Point, Node] = {
-        (str(place),): own.get(name, builder.nothing()) for place, own in enumerate(sets)
+        (str(index),): nodes_of.get(name, builder.nothing()) for index, nodes_of in enumerate(sets)
     }
     return builder.choice(name, (FORMULAS,), each)
 
@@ -294,10 +299,10 @@ def _lacking(
     missing: Sequence[Node],
 ) -> Iterator[str]:
     """Yield the values of a label with which something needed isn't given, or not known."""
-    lacks = [builder.taken(node, one) for node in needed for one in missing]
+    lacks = [builder.taken(node, given_node) for node in needed for given_node in missing]
     nodes = [node for node in lacks if node is not None]
     for code, value in enumerate(builder.graph.labels[label]):
-        if any(np.any(one != 0) for one in computed(nodes, {**codes, label: float(code)})):
+        if any(np.any(array != 0) for array in computed(nodes, {**codes, label: float(code)})):
             yield value
 
 
@@ -315,21 +320,21 @@ def _along(
     """
     tried = list(dict.fromkeys([*values[:2], *values[-1:]]))
     each = [_alike(sweep, base, name, value, folders) for value in tried]
-    alike = [one for one in each if one is not None]
+    alike = [resolved for resolved in each if resolved is not None]
     if len(tried) < 2 or len(alike) < len(each):
         return None
-    found: dict[str, float | None] = {}
+    numbers: dict[str, float | None] = {}
     for other in sorted(alike[0].constants.keys() - {name, *aside}):
-        now, *ends = [own.constants.get(other, math.nan) for own in (base, *alike)]
+        now, *ends = [resolved.constants.get(other, math.nan) for resolved in (base, *alike)]
         if all(same(value, now) for value in ends):
             continue
         if ends == tried:
-            found[other] = None
+            numbers[other] = None
         elif all(same(value, ends[0]) for value in ends):
-            found[other] = ends[0]
+            numbers[other] = ends[0]
         else:
             return None
-    return found
+    return numbers
 
 
 def _alike(
@@ -338,8 +343,8 @@ def _alike(
     """Return what is given with a value of a number; None where other labels hold with it."""
     changed = replace(sweep, constants={**sweep.constants, name: float(value)})
     try:
-        found = resolve(changed, folders)
+        resolved = resolve(changed, folders)
     except InputError:
         return None
-    same = (found.labels, found.implied, found.fields) == (base.labels, base.implied, {})
-    return found if same else None
+    same = (resolved.labels, resolved.implied, resolved.fields) == (base.labels, base.implied, {})
+    return resolved if same else None

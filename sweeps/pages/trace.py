@@ -117,28 +117,28 @@ class Tape:
 
     def value(self, code: str, *args: Any) -> Any:
         """Return the value of an operation on earlier ones, and on plain numbers."""
-        places = tuple(self.of(arg).place for arg in args)
-        codes = [self.operations[place][0] for place in places]
-        for place, other in ((0, 1), (1, 0)) if len(places) == 2 else ():
-            if (code, place, codes[place]) in SAME:
-                return self._at(places[other])
+        arguments = tuple(self.of(arg).place for arg in args)
+        codes = [self.operations[argument][0] for argument in arguments]
+        for index, other in ((0, 1), (1, 0)) if len(arguments) == 2 else ():
+            if (code, index, codes[index]) in SAME:
+                return self._at(arguments[other])
             # A number that is given is finite.
-            if code == "{}*{}" and codes[place] == "0" and codes[other].startswith("p["):
-                return self._at(places[place])
-        if code == "{}?{}:{}" and places[1] == places[2]:
-            return self._at(places[1])
-        key = (code, places)
+            if code == "{}*{}" and codes[index] == "0" and codes[other].startswith("p["):
+                return self._at(arguments[index])
+        if code == "{}?{}:{}" and arguments[1] == arguments[2]:
+            return self._at(arguments[1])
+        key = (code, arguments)
         return self._at(self._place(*key))
 
-    def _place(self, code: str, places: tuple[int, ...]) -> int:
-        place = self._places.setdefault((code, places), len(self.operations))
-        if place == len(self.operations):
-            self.operations.append((code, places))
-        return place
+    def _place(self, code: str, arguments: tuple[int, ...]) -> int:
+        index = self._places.setdefault((code, arguments), len(self.operations))
+        if index == len(self.operations):
+            self.operations.append((code, arguments))
+        return index
 
-    def _at(self, place: int) -> Any:
+    def _at(self, index: int) -> Any:
         """Return a value, of a plain number the number itself: it is computed with here."""
-        return self._numbers.get(place, Traced(self, place))
+        return self._numbers.get(index, Traced(self, index))
 
     def of(self, value: Any) -> Traced:
         """Return a value that is traced as it is, a plain number as one."""
@@ -149,24 +149,27 @@ class Tape:
             raise RecordingError(msg)
         plain = repr(float(value)).replace("inf", "Infinity").replace("nan", "NaN")
         code = f"({plain})" if plain.startswith("-") else plain.removesuffix(".0")
-        place = self._place(code, ())
-        self._numbers[place] = np.float64(value)
-        return Traced(self, place)
+        index = self._place(code, ())
+        self._numbers[index] = np.float64(value)
+        return Traced(self, index)
 
     def truth(self, value: Any) -> Traced:
         """Return a value as a condition."""
-        found = self.of(value)
-        code, places = self.operations[found.place]
-        if code == "{}?{}:{}" and [self.operations[place][0] for place in places[1:]] == ["1", "0"]:
-            return Traced(self, places[0])
-        return found if code in TRUTHS.values() else self.value("{}!={}", found, 0.0)
+        operand = self.of(value)
+        code, arguments = self.operations[operand.place]
+        if code == "{}?{}:{}" and [self.operations[argument][0] for argument in arguments[1:]] == [
+            "1",
+            "0",
+        ]:
+            return Traced(self, arguments[0])
+        return operand if code in TRUTHS.values() else self.value("{}!={}", operand, 0.0)
 
 
 class Traced(Recorded):
     """A number that stands for an operation on a tape."""
 
-    def __init__(self, tape: Tape, place: int) -> None:
-        self.tape, self.place = tape, place
+    def __init__(self, tape: Tape, index: int) -> None:
+        self.tape, self.place = tape, index
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Traced:
         if method != "__call__" or options:
@@ -186,12 +189,16 @@ class Traced(Recorded):
         return tape.value(code, *map(tape.truth if ufunc in OF_TRUTHS else tape.of, args))
 
     def __array_function__(self, function: Any, _types: Any, args: Any, options: Any) -> Any:
-        own: dict[Any, Any] = {np.where: self._where, np.any: lambda _: True, np.round: np.rint}
-        found = own.get(function) or FUNCTIONS.get(function)
-        if found is None:
+        handlers: dict[Any, Any] = {
+            np.where: self._where,
+            np.any: lambda _: True,
+            np.round: np.rint,
+        }
+        handler = handlers.get(function) or FUNCTIONS.get(function)
+        if handler is None:
             msg = f"{function.__name__} of a traced value"
             raise RecordingError(msg)
-        return found(*args, **options)
+        return handler(*args, **options)
 
     def _where(self, condition: Any, yes: Any, no: Any) -> Any:
         if not isinstance(condition, Traced):
@@ -244,10 +251,10 @@ def _best(*values: Any) -> tuple[Any, Any]:
 
 def _select(best: tuple[Any, Any], *values: Any) -> Any:
     """Return what `overhead.choose.select` does."""
-    found = values[0]
+    chosen = values[0]
     for index, value in enumerate(values[1:], 1):
-        found = np.where(np.equal(best[1], float(index)), value, found)
-    return found
+        chosen = np.where(np.equal(best[1], float(index)), value, chosen)
+    return chosen
 
 
 # What works in arrays that it makes itself.
@@ -274,15 +281,19 @@ def traced(
         If something can't be traced.
     """
     tape = Tape()
-    places = {name: index for index, name in enumerate(n for n, v in given.items() if v is None)}
+    parameters = {
+        name: index for index, name in enumerate(n for n, v in given.items() if v is None)
+    }
     values: dict[str, Any] = {
-        name: np.asarray(one, dtype=np.float64) for name, one in given.items() if one is not None
+        name: np.asarray(value, dtype=np.float64)
+        for name, value in given.items()
+        if value is not None
     }
     with recording(), np.errstate(all="ignore"):
-        values |= {name: tape.value(f"p[{place}]") for name, place in places.items()}
-        found = computed(nodes, values)
-        outputs = [tape.of(one).place for one in found]
-        return _written(tape.operations, outputs, {f"p[{places[name]}]" for name in codes})
+        values |= {name: tape.value(f"p[{index}]") for name, index in parameters.items()}
+        results = computed(nodes, values)
+        outputs = [tape.of(value).place for value in results]
+        return _written(tape.operations, outputs, {f"p[{parameters[name]}]" for name in codes})
 
 
 def computed(nodes: Sequence[Node], given: Mapping[str, object]) -> list[Any]:
@@ -312,18 +323,20 @@ def _branches(operations: Operations, outputs: Sequence[int], codes: set[str]) -
         elif code in CONDITIONS and all(arg in plain for arg in args):
             each = (f"({plain[arg]})" if operations[arg][1] else plain[arg] for arg in args)
             plain[index] = code.format(*each)
-    found: dict[int, Branches] = dict.fromkeys(outputs, frozenset())
-    for place in range(len(operations) - 1, -1, -1):
-        code, args = operations[place]
-        if place not in found:
+    branches_of: dict[int, Branches] = dict.fromkeys(outputs, frozenset())
+    for number in range(len(operations) - 1, -1, -1):
+        code, args = operations[number]
+        if number not in branches_of:
             continue
         choice = code == "{}?{}:{}" and args[0] in plain
         for at, arg in enumerate(args):
-            own = found[place] | ({(args[0], at == 1)} if choice and at else set())
-            found[arg] = found[arg] & own if arg in found else own
+            condition = branches_of[number] | ({(args[0], at == 1)} if choice and at else set())
+            branches_of[arg] = branches_of[arg] & condition if arg in branches_of else condition
     return {
-        place: "&&".join(("" if yes else "!") + f"({plain[one]})" for one, yes in sorted(branches))
-        for place, branches in found.items()
+        position: "&&".join(
+            ("" if yes else "!") + f"({plain[test]})" for test, yes in sorted(branches)
+        )
+        for position, branches in branches_of.items()
         if branches
     }
 
@@ -331,14 +344,14 @@ def _branches(operations: Operations, outputs: Sequence[int], codes: set[str]) -
 def _written(operations: Operations, outputs: Sequence[int], codes: set[str]) -> str:
     """Return operations as JavaScript, cut into functions that a browser compiles soon."""
     uses = dict.fromkeys(outputs, 2)
-    for place in range(len(operations) - 1, -1, -1):
-        for arg in operations[place][1] if place in uses else ():
+    for index in range(len(operations) - 1, -1, -1):
+        for arg in operations[index][1] if index in uses else ():
             uses[arg] = uses.get(arg, 0) + 1
     # In a statement's text another one's place is marked: its function decides how it is written.
     texts: dict[int, tuple[str, int]] = {}
     statements: dict[int, str] = {}
-    for place in sorted(uses):
-        code, args = operations[place]
+    for index in sorted(uses):
+        code, args = operations[index]
         binding = BINDING.get(code, CALL)
         # What binds as much stands in parentheses on the right: nothing is added in other order.
         least = [
@@ -350,10 +363,10 @@ def _written(operations: Operations, outputs: Sequence[int], codes: set[str]) ->
             for (text, binds), need in zip((texts[arg] for arg in args), least, strict=True)
         ]
         text = code.format(*parts)
-        if args and (uses[place] > 1 or len(text) > LONGEST):
-            statements[place] = text
-            text, binding = f"§{place}§", CALL
-        texts[place] = (text, binding)
+        if args and (uses[index] > 1 or len(text) > LONGEST):
+            statements[index] = text
+            text, binding = f"§{index}§", CALL
+        texts[index] = (text, binding)
     branches = _branches(operations, outputs, codes)
     return _functions(statements, branches, [texts[output][0] for output in outputs])
 
@@ -373,17 +386,17 @@ def _functions(
     functions: list[list[tuple[str, str, str]]] = [[] for _ in range(last)]
     names: dict[int, str] = {}
     for place, text in statements.items():
-        own = functions[order[place]]
-        names[place] = f"{LETTERS[len(own) % 24]}{len(own) // 24 or ''}"
+        lines_of = functions[order[place]]
+        names[place] = f"{LETTERS[len(lines_of) % 24]}{len(lines_of) // 24 or ''}"
 
-        def name(found: re.Match[str], at: int = order[place]) -> str:
-            used = int(found[1])
+        def name(match: re.Match[str], at: int = order[place]) -> str:
+            used = int(match[1])
             return names[used] if order[used] == at else f"v[{shared[used]}]"
 
         kept = f"v[{shared[place]}]=" if place in shared else ""
         found = f"{names[place]}={kept}{MARKED.sub(name, text)}"
-        own.append((branches.get(place, ""), names[place], found))
-    ends = [MARKED.sub(lambda found: f"v[{shared[int(found[1])]}]", text) for text in outputs]
+        lines_of.append((branches.get(place, ""), names[place], found))
+    ends = [MARKED.sub(lambda match: f"v[{shared[int(match[1])]}]", text) for text in outputs]
     lines = [f"function f{i}(p,v){{{_body(function)}}}" for i, function in enumerate(functions)]
     calls = "".join(f"f{i}(p,v);" for i in range(last))
     found = "".join(f"o[{i}]={text};" for i, text in enumerate(ends))
@@ -435,8 +448,8 @@ class Merged(Builder):
         names = () if quantity in OF_ALGORITHMS else self.deciding(quantity)
         if not names:
             return super()._make(quantity, algorithm)
-        found = (algorithm,) if algorithm else self.algorithms()
-        kind = found[0].labels if found else {"in_network": "no"}
+        algorithms = (algorithm,) if algorithm else self.algorithms()
+        kind = algorithms[0].labels if algorithms else {"in_network": "no"}
         each: dict[Point, Formula | Call | None] = {}
         for point in self.points(names):
             labels = self.at(dict(zip(names, point, strict=True)))
@@ -446,12 +459,12 @@ class Merged(Builder):
         for declared in dict.fromkeys(each.values()):
             try:
                 nodes[declared] = self._declared(quantity, declared, algorithm)
-            except Missing as one:
-                missing = one
+            except Missing as error:
+                missing = error
                 nodes[declared] = self.nothing()
         if all(node is self.nothing() for node in nodes.values()):
             raise missing
-        return self.choice(quantity, names, {point: nodes[one] for point, one in each.items()})
+        return self.choice(quantity, names, {point: nodes[node] for point, node in each.items()})
 
     def deciding(self, quantity: str) -> tuple[str, ...]:
         """Return the open labels on which depends what gives a quantity."""
@@ -465,8 +478,8 @@ class Merged(Builder):
 
     def at(self, chosen: Mapping[str, str]) -> dict[str, str]:
         """Return the labels where some open ones are chosen: what a call sets stays."""
-        found = following(chosen, ())
-        return {name: found.get(name, v) if v == OPEN else v for name, v in self.labels.items()}
+        labels = following(chosen, ())
+        return {name: labels.get(name, v) if v == OPEN else v for name, v in self.labels.items()}
 
     def points(self, names: Sequence[str]) -> Iterator[Point]:
         """Yield all that some open labels can be together."""
@@ -497,20 +510,20 @@ class Merged(Builder):
         if (node, given) not in known:
             choice = self.graph.choices.get(node)
             if node is given:
-                found: Node | None = self.number(1)
+                answer: Node | None = self.number(1)
             elif choice is None:
-                found = self.any_of(self.taken(one, given) for one in node.inputs)
+                answer = self.any_of(self.taken(operand, given) for operand in node.inputs)
             else:
                 label, groups = choice
-                each = [self.taken(one, given) or self.number(0) for one in node.inputs[1:]]
+                each = [self.taken(operand, given) or self.number(0) for operand in node.inputs[1:]]
                 values = self.graph.labels[label]
                 points: dict[Point, Node] = {
-                    (values[code],): one
-                    for codes, one in zip(groups, each, strict=True)
+                    (values[code],): operand
+                    for codes, operand in zip(groups, each, strict=True)
                     for code in codes
                 }
-                found = self.choice("status", (label,), points)
-            known[node, given] = None if found is self.number(0) else found
+                answer = self.choice("status", (label,), points)
+            known[node, given] = None if answer is self.number(0) else answer
         return known[node, given]
 
     def any_of(self, nodes: Iterable[Node | None]) -> Node | None:
@@ -539,13 +552,13 @@ class Merged(Builder):
         nodes = sorted(parts, key=lambda node: len(parts[node]))
 
         def run(code: Any, *values: Any) -> Any:
-            found = values[-1]
+            chosen = values[-1]
             for codes, value in zip(special, values[:-1], strict=True):
                 holds = np.equal(code, float(codes[0]))
-                for one in codes[1:]:
-                    holds = np.logical_or(holds, np.equal(code, float(one)))
-                found = np.where(holds, value, found)
-            return found
+                for number in codes[1:]:
+                    holds = np.logical_or(holds, np.equal(code, float(number)))
+                chosen = np.where(holds, value, chosen)
+            return chosen
 
         what = ("choice", first, *(tuple(parts[node]) for node in nodes))
         found = self.intern(name, what, (self.graph.codes[first], *nodes), run)
@@ -584,31 +597,31 @@ def status(
         for point in points
     }
     flat = builder.labels["topology"] != HIERARCHY
-    found = [_unknown(builder, wanted, unknown, faults[NOT_KNOWN])]
-    for one in dict.fromkeys(one for every in each.values() for one in every):
-        if flat and one.fault == "nodes_not_filled":
+    parts = [_unknown(builder, wanted, unknown, faults[NOT_KNOWN])]
+    for requirement in dict.fromkeys(rule for every in each.values() for rule in every):
+        if flat and requirement.fault == "nodes_not_filled":
             continue  # a flat network has no nodes
         try:
-            fault = builder.faults((one,), faults)
+            fault = builder.faults((requirement,), faults)
         except Missing:
             continue
         none = builder.number(0)
         fault = builder.defined(fault, 0)
-        holds = {point: fault if one in each[point] else none for point in points}
-        found.append(builder.choice("status", names, holds))
-    return builder.either(found)
+        holds = {point: fault if requirement in each[point] else none for point in points}
+        parts.append(builder.choice("status", names, holds))
+    return builder.either(parts)
 
 
 def _unknown(builder: Merged, wanted: Sequence[Node], names: Iterable[str], bit: int) -> Node:
     """Return the node of whether something is taken that a machine's file doesn't say."""
-    found = [builder.number(0)]
+    parts = [builder.number(0)]
     for name in names:
         node = builder.given[name]
         used = builder.any_of(builder.taken(root, node) for root in wanted)
         if used is not None:
             run = partial(_lacking, bit)
-            found.append(builder.intern("status", ("unknown", bit), (node, used), run))
-    return builder.either(found)
+            parts.append(builder.intern("status", ("unknown", bit), (node, used), run))
+    return builder.either(parts)
 
 
 def _lacking(bit: int, value: Any, used: Any) -> Any:

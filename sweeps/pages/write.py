@@ -93,14 +93,14 @@ def common() -> dict[str, object]:
         "colours": {
             "light": list(lines),
             "dark": [_lighter(colour) for colour in lines],
-            "areas": [style.region_colour(place) for place in range(_AREAS)],
-            "shades": [style.scale_colour(place / (_SHADES - 1)) for place in range(_SHADES)],
+            "areas": [style.region_colour(index) for index in range(_AREAS)],
+            "shades": [style.scale_colour(index / (_SHADES - 1)) for index in range(_SHADES)],
         },
     }
 
 
 def _lighter(colour: str) -> str:
-    parts = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+    parts = [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
     return "#" + "".join(f"{round(part + _LIGHTER * (255 - part)):02x}" for part in parts)
 
 
@@ -111,8 +111,8 @@ def script(kind: str, code: str = "") -> str:
     # Indentation and comments are a sixth of it; no text spans lines.
     lines = [line.lstrip() for line in "\n".join(parts).splitlines()]
     # So are spaces around operators that no text has.
-    own = [_SPACED.sub(r"\1", line) for line in lines if line and not line.startswith("//")]
-    return "\n".join(["(() => {", '"use strict";', *own, code, "boot();", "})();", ""])
+    compact = [_SPACED.sub(r"\1", line) for line in lines if line and not line.startswith("//")]
+    return "\n".join(["(() => {", '"use strict";', *compact, code, "boot();", "})();", ""])
 
 
 def look_of(kind: str) -> str:
@@ -147,7 +147,7 @@ def compose(page: Page, name: str) -> bytes:
         "script": code,
     }
     template = (FILES / "page.html").read_text(encoding="utf-8")
-    text = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+    text = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
     whole = text.encode("utf-8")
     if len(whole) > MOST_BYTES:
         size = f"a page of {len(whole) / 1e6:.0f} MB"

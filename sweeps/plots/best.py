@@ -65,7 +65,7 @@ def regions_of(values: NDArray[np.float64], *, more: bool = False) -> Regions:
     tied = (cost <= best + EQUAL * np.abs(best)) & ~hole
     # Each cell's set of entries as bits; the same sets are one region.
     bits = np.packbits(tied.reshape(len(cost), -1), axis=0)
-    codes, place, counts = np.unique(bits, axis=1, return_inverse=True, return_counts=True)
+    codes, inverse, counts = np.unique(bits, axis=1, return_inverse=True, return_counts=True)
     sets = np.unpackbits(codes, axis=0, count=len(cost)).T
     order = [k for k in np.argsort(-counts, kind="stable") if sets[k].any()]
     rank = np.full(len(sets), HOLE, dtype=np.int64)
@@ -77,7 +77,7 @@ def regions_of(values: NDArray[np.float64], *, more: bool = False) -> Regions:
             ratio = first / second if more else second / first
         margin = np.where(np.isfinite(second), ratio, np.nan)
     entries = tuple(tuple(np.flatnonzero(sets[k]).tolist()) for k in order)
-    return Regions(entries, rank[place.reshape(best.shape)], margin)
+    return Regions(entries, rank[inverse.reshape(best.shape)], margin)
 
 
 def edges(centres: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
@@ -176,15 +176,15 @@ def draw_best(figure: Figure, view: View) -> Canvas:
         _names_in(drawn, index, (xaxis, yaxis), panel_size(len(panels)), size)
         for index in range(len(panels))
     ]
-    legend = _legend(figure, view, drawn, {place for named in names for place in named})
+    legend = _legend(figure, view, drawn, {code for named in names for code in named})
     made = frame(sheet, legend)
     given = scale_of(view.units(figure["x"]))
     for index, axes in enumerate(made.axes):
         made.set_axes(index, xaxis, yaxis)
         axes.grid(visible=False)
         borders = edges(drawn.x, xaxis.scale), edges(drawn.y, yaxis.scale)
-        for place, region in enumerate(drawn.regions):
-            mask = drawn.which[index] == place
+        for position, region in enumerate(drawn.regions):
+            mask = drawn.which[index] == position
             if mask.any():
                 axes.add_patch(_patch(_look(region), mask, *borders))
         if drawn.near[index].any():
@@ -193,8 +193,8 @@ def draw_best(figure: Figure, view: View) -> Canvas:
         for level, stroke in zip(figure["levels"], cycle(STROKES)):
             _draw_borders(axes, drawn.margin[index] >= level, borders, stroke, 1.3)
         taken = []
-        for place, where in names[index].items():
-            name = launched(drawn.regions[place].name)
+        for position, where in names[index].items():
+            name = launched(drawn.regions[position].name)
             _write(axes, where, name, size)
             taken.append(_box(where, name, size, made.panel))
         _write_crossovers(axes, drawn, index, borders, given, taken, made.panel)
@@ -214,7 +214,7 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
     for name, which in zip(panels, drawn.which, strict=True):
         panel = [name] if of else []
         for row in down:
-            cells = [names[place] for place in which[row, across]]
+            cells = [names[index] for index in which[row, across]]
             rows.append([*panel, given(drawn.y[row]), *cells])
     return figure["title"] or _title(figure, view), len(of) + 1, rows, []
 
@@ -225,12 +225,12 @@ def findings(figure: Figure, view: View) -> Iterator[str]:
     drawn = _prepared(figure, view, panels)
     for name, which in zip(panels, drawn.which, strict=True):
         there = which[which < drawn.first_hole]
-        places, counts = np.unique(there, return_counts=True)
+        indices, counts = np.unique(there, return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_MOST_REGIONS]
         shares = [
-            f"{drawn.regions[places[k]].name} in {percent(counts[k] / there.size)}" for k in order
+            f"{drawn.regions[indices[k]].name} in {percent(counts[k] / there.size)}" for k in order
         ]
-        more = len(places) - len(shares)
+        more = len(indices) - len(shares)
         shares += [f"{more} other{'s' * (more > 1)} in the rest"] if more > 0 else []
         yield f"{f'{name}: ' if name else ''}{', '.join(shares)} of {there.size:,} cases"
 
@@ -266,12 +266,12 @@ def _prepared(figure: Figure, view: View, panels: Sequence[str]) -> _Map:
         which, regions = _flagged(view, value, np.broadcast_to(view.values(value, dims), shape))
     else:
         values = view.numbers(value, dims).reshape(-1, *shape)
-        found = regions_of(values, more=better_of(figure["better"], view.units(value)))
-        which = found.which
+        found_regions = regions_of(values, more=better_of(figure["better"], view.units(value)))
+        which = found_regions.which
         names = [" · ".join(texts) for texts in product(*(view.labels(dim) for dim in over))]
-        regions = _compared(found.sets, names)
+        regions = _compared(found_regions.sets, names)
         which, regions = _gathered(which, regions, notes)
-        margin = found.margin
+        margin = found_regions.margin
     # Stippled is where the best is near to its bound, or the choice hardly matters; cells shared
     # by equals say so by their stripes.
     near = (margin > 1 + EQUAL) & (margin <= 1 + figure["within"])
@@ -365,14 +365,14 @@ def _fill_holes(
         bits = np.bitwise_or.reduce(bits, axis=0)
     bits = np.broadcast_to(bits if len(cells) == which.ndim else bits[None], which.shape)
     holes = which == HOLE
-    found: list[str] = []
-    for one in np.unique(bits[holes]):
-        names = [name for index, name in enumerate(meanings) if int(one) >> index & 1]
+    texts: list[str] = []
+    for code in np.unique(bits[holes]):
+        names = [name for index, name in enumerate(meanings) if int(code) >> index & 1]
         text = "; ".join(names) or _NO_REASON
-        if text not in found:
-            found.append(text)
-        which[holes & (bits == one)] = first + found.index(text)
-    return found
+        if text not in texts:
+            texts.append(text)
+        which[holes & (bits == code)] = first + texts.index(text)
+    return texts
 
 
 def _axes(figure: Figure, view: View, drawn: _Map, panels: int) -> tuple[Axis, Axis]:
@@ -405,13 +405,13 @@ def _patch(
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    found = np.array(runs(mask))
-    low, high = rows[found[:, 0]], rows[found[:, 0] + 1]
-    left, right = columns[found[:, 1]], columns[found[:, 2]]
+    rectangles = np.array(runs(mask))
+    low, high = rows[rectangles[:, 0]], rows[rectangles[:, 0] + 1]
+    left, right = columns[rectangles[:, 1]], columns[rectangles[:, 2]]
     corners = np.stack(
         [np.stack([left, right, right, left, left], 1), np.stack([low, low, high, high, low], 1)], 2
     )
-    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(found)
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(rectangles)
     return PathPatch(Path(corners.reshape(-1, 2), codes), zorder=1, **look)
 
 
@@ -465,12 +465,12 @@ def _names_in(
     rows = np.searchsorted(edges(drawn.y, scales[1].scale), even[1]) - 1
     columns, rows = columns.clip(0, len(drawn.x) - 1), rows.clip(0, len(drawn.y) - 1)
     cells = drawn.which[index][np.ix_(rows, columns)]
-    found = {}
+    spots = {}
     for number_, region in enumerate(drawn.regions[: drawn.first_hole]):
-        place = label_place(cells == number_, _extent(region.name, size, panel))
-        if place is not None:
-            found[number_] = place
-    return found
+        spot = label_place(cells == number_, _extent(region.name, size, panel))
+        if spot is not None:
+            spots[number_] = spot
+    return spots
 
 
 def _extent(text: str, size: float, panel: tuple[float, float]) -> tuple[float, float]:
@@ -512,13 +512,13 @@ def _write_crossovers(
     """Write where along the horizontal axis the longest borders are, beside them."""
     which = drawn.which[index]
     left, right = which[:, :-1], which[:, 1:]
-    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    meetings: dict[tuple[int, int], list[tuple[int, int]]] = {}
     known = (left < drawn.first_hole) & (right < drawn.first_hole)
     for row, column in np.argwhere((left != right) & known).tolist():
         pair = (int(left[row, column]), int(right[row, column]))
-        found.setdefault(pair, []).append((row, column))
-    longest = sorted(found.values(), key=len, reverse=True)[:_MOST_CROSSOVERS]
-    for cells in (one for one in longest if len(one) >= _LEAST_BORDER * len(which)):
+        meetings.setdefault(pair, []).append((row, column))
+    longest = sorted(meetings.values(), key=len, reverse=True)[:_MOST_CROSSOVERS]
+    for cells in (border for border in longest if len(border) >= _LEAST_BORDER * len(which)):
         middle = float(np.median([row for row, _ in cells]))
         for row, column in sorted(cells, key=lambda cell: abs(cell[0] - middle)):
             where = borders[0][column + 1]
@@ -527,9 +527,12 @@ def _write_crossovers(
             wide, _ = _extent(text, use().note, panel)
             sides = [(x + wide / 2, y), (x - wide / 2, y)]
             boxes = [(side, _box(side, text, use().note, panel)) for side in sides]
-            place, box = next((one for one in boxes if _is_free(one[1], taken)), (None, None))
-            if place is not None and box is not None:
-                _write(axes, place, text, use().note)
+            spot, box = next(
+                (box_and_spot for box_and_spot in boxes if _is_free(box_and_spot[1], taken)),
+                (None, None),
+            )
+            if spot is not None and box is not None:
+                _write(axes, spot, text, use().note)
                 taken.append(box)
                 break
 
@@ -547,8 +550,8 @@ def _is_free(box: Box, taken: Sequence[Box]) -> bool:
 
 
 def _legend(figure: Figure, view: View, drawn: _Map, named: Collection[int]) -> Legend:
-    own = [region for index, region in enumerate(drawn.regions) if index not in named]
-    samples = [(region.name, _look(region)) for region in own]
+    unnamed = [region for index, region in enumerate(drawn.regions) if index not in named]
+    samples = [(region.name, _look(region)) for region in unnamed]
     if drawn.near.any():
         share = f"within {100 * figure['within']:.3g} %"
         samples.append(
@@ -558,4 +561,4 @@ def _legend(figure: Figure, view: View, drawn: _Map, named: Collection[int]) -> 
         look = {"color": INK, "linewidth": 1.3, "linestyle": stroke}
         samples.append((f"second best / best = {number(level)}", look))
     over = [dim for dim in figure["over"] if view.has(dim)]
-    return Legend(samples, joined(over) if over and own else "")
+    return Legend(samples, joined(over) if over and unnamed else "")

@@ -83,10 +83,10 @@ class _Points:
         """Which plans don't fit."""
         return np.asarray(np.isfinite(self.x) & (self.x > self.limit))
 
-    def look(self, place: int) -> Look:
+    def look(self, index: int) -> Look:
         """Return how the points of one colour are drawn."""
         of = len(self.names) if self.ordered else 0
-        return {**line_look(place, place, of), "linestyle": "none"}
+        return {**line_look(index, index, of), "linestyle": "none"}
 
 
 def _panel() -> tuple[float, float]:
@@ -120,8 +120,8 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     made.set_axes(0, *axes_of)
     axes = made.axes[0]
     _draw(axes, points, axes_of, front)
-    place = _answer(figure, points, best)
-    axes.plot(points.x[place], points.y[place], zorder=2.4, **_ANSWER)
+    answer = _answer(figure, points, best)
+    axes.plot(points.x[answer], points.y[answer], zorder=2.4, **_ANSWER)
     if figure.options.get("deadline"):
         axes.axhline(figure["deadline"], zorder=1.9, **_DEADLINE)
     numbers_at(axes, points.x[best], points.y[best], made.panel, above=more)
@@ -139,10 +139,10 @@ def _points(figure: Figure, view: View) -> _Points:
     limits = np.full(x.shape, np.inf)
     capacity = figure["capacity"]
     if capacity is not None:
-        own, units = view.units(capacity), view.units(figure["x"])
-        if own != units:
+        limit_units, units = view.units(capacity), view.units(figure["x"])
+        if limit_units != units:
             message = (
-                f"{figure.where}.capacity = '{capacity}': in {canonical(own)}, x in "
+                f"{figure.where}.capacity = '{capacity}': in {canonical(limit_units)}, x in "
                 f"{canonical(units)}; a limit of x"
             )
             raise InputError(message)
@@ -175,17 +175,17 @@ def _colours(
     values = view.values(by, dims)
     if "flag_meanings" in view.attrs(by):
         values = np.array(str(view.attrs(by)["flag_meanings"]).split())[values.astype(np.int64)]
-    found, places = np.unique(values, return_inverse=True)
-    if len(found) > _MOST_COLOURS:
+    distinct, inverse = np.unique(values, return_inverse=True)
+    if len(distinct) > _MOST_COLOURS:
         message = (
-            f"{figure.where}.by = '{by}': {len(found)} values can't be told apart; at most "
+            f"{figure.where}.by = '{by}': {len(distinct)} values can't be told apart; at most "
             f"{_MOST_COLOURS}"
         )
         raise InputError(message)
-    spread = np.broadcast_to(places.reshape(values.shape), shape).reshape(-1)
-    named = found.tolist()
+    spread = np.broadcast_to(inverse.reshape(values.shape), shape).reshape(-1)
+    named = distinct.tolist()
     label = is_label(named)
-    names = [shown(one, view.units(by)) for one in named]
+    names = [shown(level, view.units(by)) for level in named]
     return spread, [said(by, name) for name in names], not label
 
 
@@ -193,9 +193,9 @@ def _best(points: _Points, count: int, *, more: bool) -> NDArray[np.int64]:
     """Return the best plans' places: of equal times those of less memory first."""
     # As a search has it: what fills more of the memory isn't recommended, unless all do.
     roomy = points.fits & (points.x <= MEMORY_LIMIT * points.limit)
-    places = np.nonzero(roomy if roomy.any() else points.fits)[0]
-    order = np.lexsort((points.x[places], -points.y[places] if more else points.y[places]))
-    return np.asarray(places[order][:count])
+    cells = np.nonzero(roomy if roomy.any() else points.fits)[0]
+    order = np.lexsort((points.x[cells], -points.y[cells] if more else points.y[cells]))
+    return np.asarray(cells[order][:count])
 
 
 def _axes(figure: Figure, view: View, points: _Points) -> tuple[Axis, Axis]:
@@ -239,12 +239,12 @@ def _draw(
     alone = thinned(points.x, np.full(points.x.shape, yaxis.low), outside, axes_of)
     strokes: Look = {"transform": axes.get_xaxis_transform(), "clip_on": False}
     axes.vlines(points.x[alone], 0.0, 0.03, colors=_PALE, linewidth=1.2, **strokes)
-    for place in range(len(points.names)):
-        own = thinned(points.x, points.y, points.fits & (points.colour == place), axes_of)
+    for index in range(len(points.names)):
+        cells = thinned(points.x, points.y, points.fits & (points.colour == index), axes_of)
         axes.plot(
-            points.x[own],
-            points.y[own],
-            **points.look(place),
+            points.x[cells],
+            points.y[cells],
+            **points.look(index),
             markersize=5.0,
             markeredgecolor="white",
             markeredgewidth=0.5,
@@ -324,16 +324,17 @@ def _table(
 ) -> list[tuple[str, ...]]:
     """Return the numbered plans as rows: number, values, name."""
     shape = tuple(view.dataset.sizes[dim] for dim in points.dims)
-    places = [np.asarray(one) for one in np.unravel_index(best, shape)] if shape else []
-    names = cell_names(view.dataset, points.dims, places)
+    indices = [np.asarray(index) for index in np.unravel_index(best, shape)] if shape else []
+    names = cell_names(view.dataset, points.dims, indices)
     scales = [
-        (scale_of(view.units(figure[key])), one) for key, one in (("y", points.y), ("x", points.x))
+        (scale_of(view.units(figure[key])), points_along)
+        for key, points_along in (("y", points.y), ("x", points.x))
     ]
     rows: list[tuple[str, ...]] = []
-    for rank, (place, name) in enumerate(zip(best.tolist(), names, strict=True), 1):
+    for rank, (cell, name) in enumerate(zip(best.tolist(), names, strict=True), 1):
         name = launched(name)  # noqa: PLW2901
         room = use().width - _BESIDE_NAMES
         first, *rest = wrap(together(name), room, use().note) if use().column else [name]
-        values = (scale.text(float(one[place])) for scale, one in scales)
+        values = (scale.text(float(column[cell])) for scale, column in scales)
         rows += [(f"{rank}", *values, first), *(("", "", "", line) for line in rest)]
     return rows

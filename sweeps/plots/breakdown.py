@@ -85,12 +85,12 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
         labels, colours = [*labels, "the rest"], [*colours, _REST]
     values, below = folded(values)
     if below:
-        taken = ", ".join(labels[place].split(": ")[-1] for place in below)
+        taken = ", ".join(labels[part].split(": ")[-1] for part in below)
         notes.append(f"Below zero, so taken off the part beside it: {taken}.")
     if not chosen:
         names = [part.variables[0] for part in parts] + [""] * (len(labels) - len(parts))
         values, labels, colours = _few(values, labels, colours, names)
-    kept = [place for place in range(len(labels)) if np.any(np.nan_to_num(values[:, place]))]
+    kept = [part for part in range(len(labels)) if np.any(np.nan_to_num(values[:, part]))]
     kept = kept or [0]
     limits, limit = _limits(figure, view, bars, units)
     total = "memory" if figure.kind == "memory" else figure.options.get("of") or "time"
@@ -99,7 +99,7 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
     return Stacks(
         panels,
         cell_names(view.dataset, bars.dims, bars.places(view)),
-        [sentence(labels[place]) for place in kept],
+        [sentence(labels[part]) for part in kept],
         # Parts that are nothing anywhere are left out; those without a value aren't.
         np.where(missing[:, None], np.nan, values[:, kept]),
         units,
@@ -107,7 +107,7 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
         limits,
         limit,
         quantity=total,
-        colours=tuple(colours[place] for place in kept),
+        colours=tuple(colours[part] for part in kept),
         striped=True,
         bar_notes=_bar_notes(figure, view, bars, halted),
         alarm=halted & ~missing,
@@ -124,26 +124,26 @@ def _few(
     """
     whole = values.sum(axis=1, keepdims=True)
     shares = np.nan_to_num(values / whole).max(axis=(0, 2))
-    there = [place for place in range(len(labels)) if shares[place] > 0.0]
+    there = [part for part in range(len(labels)) if shares[part] > 0.0]
     if len(there) <= _MOST_PARTS:
         return values, labels, colours
-    order = sorted(there, key=lambda place: -shares[place])
+    order = sorted(there, key=lambda part: -shares[part])
     for named in range(_MOST_PARTS - 2, len(order) + 1):
         rest = [
-            [place for place in order[named:] if names[place].startswith(_WAITING) == waits]
+            [part for part in order[named:] if names[part].startswith(_WAITING) == waits]
             for waits in (True, False)
         ]
-        together = np.stack([values[:, own].sum(axis=1) for own in rest], axis=1)
+        together = np.stack([values[:, parts].sum(axis=1) for parts in rest], axis=1)
         if np.nan_to_num(together / whole).max() <= shares[order[named - 1]]:
             break
-    groups = [([place], labels[place]) for place in sorted(order[:named])]
-    for own, word in zip(rest, (_WAITS, _WORKS), strict=True):
-        if own:
-            groups.append((own, word if len(own) > 1 else labels[own[0]]))
+    groups = [([part], labels[part]) for part in sorted(order[:named])]
+    for members, word in zip(rest, (_WAITS, _WORKS), strict=True):
+        if members:
+            groups.append((members, word if len(members) > 1 else labels[members[0]]))
     return (
-        np.stack([values[:, own].sum(axis=1) for own, _ in groups], axis=1),
+        np.stack([values[:, parts].sum(axis=1) for parts, _ in groups], axis=1),
         [label for _, label in groups],
-        [colours[own[0]] for own, _ in groups],
+        [colours[parts[0]] for parts, _ in groups],
     )
 
 
@@ -188,10 +188,10 @@ def _limits(
     if capacity is None:
         return None, ""
     if view.units(capacity) != units:
-        own, units = canonical(view.units(capacity)), canonical(units)
+        limit_units, units = canonical(view.units(capacity)), canonical(units)
         message = (
-            f"{figure.where}.capacity = '{capacity}': in {own}, the parts in {units}; a limit in "
-            f"{units}"
+            f"{figure.where}.capacity = '{capacity}': in {limit_units}, the parts in {units};"
+            f" a limit in {units}"
         )
         raise InputError(message)
     return bars.values(view, capacity), sentence(short_name(view, capacity))
@@ -269,8 +269,10 @@ def draw_tuning(report: TuningReport, stem: Path) -> list[Path]:
 
     Layers without a baseline aren't there: nothing says what overlap saves of them.
     """
-    choices = [one for one in report.choices if one.passes]
-    operators = [o for o in report.config.operators if any(o in one.passes for one in choices)]
+    choices = [candidate for candidate in report.choices if candidate.passes]
+    operators = [
+        o for o in report.config.operators if any(o in candidate.passes for candidate in choices)
+    ]
     if not operators:
         return []
     parts = np.full((len(choices), 2, len(operators)), np.nan)
@@ -282,7 +284,7 @@ def draw_tuning(report: TuningReport, stem: Path) -> list[Path]:
                 parts[k, :, j] = after, max(before - after, 0.0)
                 notes[k][j] = f"{before / after:.2f}x"
     stacks = Stacks(
-        [f"TP={one.tp_size}" for one in choices],
+        [f"TP={candidate.tp_size}" for candidate in choices],
         operators,
         ["With the overlap that was chosen", "Saved by it"],
         parts,

@@ -108,18 +108,18 @@ def lines_of(
     strokes: dict[int, int] = {}
     count = filled.shape[0] if filled.shape else 0
     of = count if count and not view.is_label(dims[0]) else 0
-    for place in np.ndindex(filled.shape):
-        if not filled[place]:
+    for cell in np.ndindex(filled.shape):
+        if not filled[cell]:
             continue
-        colour = place[0] if place else 0
+        colour = cell[0] if cell else 0
         # Two dimensions: a stroke for each entry of the second one, or, if that has too many, of
         # each colour the strokes in turn.
-        turn = colour if len(dims) < 2 else place[1]
+        turn = colour if len(dims) < 2 else cell[1]
         if len(dims) > 1 and len(labels[1]) > len(STROKES):
             turn = strokes.get(colour, 0)
             strokes[colour] = turn + 1
-        label = " · ".join(labels[k][entry] for k, entry in enumerate(place))
-        lines.append(Line(label, place, colour, turn, of))
+        label = " · ".join(labels[k][entry] for k, entry in enumerate(cell))
+        lines.append(Line(label, cell, colour, turn, of))
     if len(lines) > _MOST_LINES:
         message = (
             f"{figure.where}.lines = '{', '.join(dims)}': {len(lines)} lines can't be told apart; "
@@ -141,8 +141,8 @@ def pick(values: NDArray[np.float64], lines: Sequence[Line]) -> NDArray[np.float
     panels, points = values.shape[0], values.shape[-1]
     shape = values.shape[1:-1]
     flat = values.reshape(panels, -1, points)
-    places = [int(np.ravel_multi_index(line.place, shape)) if shape else 0 for line in lines]
-    return flat[:, places]
+    columns = [int(np.ravel_multi_index(line.place, shape)) if shape else 0 for line in lines]
+    return flat[:, columns]
 
 
 def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
@@ -229,22 +229,22 @@ def _together(lines: Sequence[Line], curves: NDArray[np.float64], scale: str) ->
     heights = np.log(np.where(curves > 0, curves, np.nan)) if scale == "log" else curves
     there = heights[np.isfinite(heights)]
     apart = _SEEN * (float(np.ptp(there)) or 1.0)
-    found: dict[str, list[float]] = {}
+    ends: dict[str, list[float]] = {}
     for height, values in zip(heights, curves, strict=True):
         groups: list[list[int]] = []
-        for place in np.nonzero(np.isfinite(height).any(axis=1))[0].tolist():
-            near = (group for group in groups if _meet(height[place], height[group[0]], apart))
+        for row in np.nonzero(np.isfinite(height).any(axis=1))[0].tolist():
+            near = (group for group in groups if _meet(height[row], height[group[0]], apart))
             group = next(near, None)
-            groups += [[place]] if group is None else []
+            groups += [[row]] if group is None else []
             if group is not None:
-                group.append(place)
+                group.append(row)
         for group in groups:
             first, rest = values[group[0]], values[group[1:]]
             if len(group) > 1:
                 off = np.nanmax(np.abs(rest - first) / np.abs(first))
-                found.setdefault(joined([lines[k].label for k in group]), []).append(float(off))
+                ends.setdefault(joined([lines[k].label for k in group]), []).append(float(off))
     said = []
-    for names, offs in sorted(found.items(), key=lambda item: -len(item[1])):
+    for names, offs in sorted(ends.items(), key=lambda item: -len(item[1])):
         where = "" if len(offs) == len(curves) else f" in {len(offs)} of {len(curves)} panels"
         how = f" within {number(100 * max(offs), 1)} %" if max(offs) > _SAME else ""
         said.append(f"{names}{how}{where}")
@@ -252,10 +252,10 @@ def _together(lines: Sequence[Line], curves: NDArray[np.float64], scale: str) ->
     return [f"Coincide: {'; '.join([*said[:_MOST_SAID], *more])}."] if said else []
 
 
-def _meet(one: NDArray[np.float64], other: NDArray[np.float64], apart: float) -> bool:
+def _meet(first: NDArray[np.float64], other: NDArray[np.float64], apart: float) -> bool:
     """Return whether two lines are where the other is, and no further apart than can be seen."""
-    same = np.isfinite(one) == np.isfinite(other)
-    return bool(same.all() and np.nanmax(np.abs(one - other)) <= apart)
+    same = np.isfinite(first) == np.isfinite(other)
+    return bool(same.all() and np.nanmax(np.abs(first - other)) <= apart)
 
 
 def _bounds(
@@ -264,22 +264,24 @@ def _bounds(
     """Return the lower bounds: one, or one for each line that has its own."""
     name = "lower_bound"
     by = [dim for dim in figure["lines"] if view.has(dim)]
-    own = [str(dim) for dim in view.dataset[name].dims]
-    rest = [dim for dim in own if dim not in (*panel_dims, *by, figure["x"])]
+    dims_of_bound = [str(dim) for dim in view.dataset[name].dims]
+    rest = [dim for dim in dims_of_bound if dim not in (*panel_dims, *by, figure["x"])]
     values = view.numbers(name, [*panel_dims, *by, *rest, figure["x"]])
     values = _best(values, len(rest), more=False)
     values = values if panel_dims else values[None]
     values = np.where(values > 0, values, np.nan)
     # A bound that doesn't depend on a dimension has length 1 there: lines share it.
     shape = values.shape[1:-1]
-    found: dict[tuple[int, ...], Bound] = {}
+    bounds: dict[tuple[int, ...], Bound] = {}
     for line in lines:
-        place = tuple(min(entry, size - 1) for entry, size in zip(line.place, shape, strict=True))
-        if place not in found:
-            alone = Line(line.label, place, line.colour, line.stroke)
-            colour = stroke(line)["color"] if by and by[0] in own else BOUND
-            found[place] = Bound(colour, pick(values, [alone])[:, 0])
-    return list(found.values())
+        position = tuple(
+            min(entry, size - 1) for entry, size in zip(line.place, shape, strict=True)
+        )
+        if position not in bounds:
+            alone = Line(line.label, position, line.colour, line.stroke)
+            colour = stroke(line)["color"] if by and by[0] in dims_of_bound else BOUND
+            bounds[position] = Bound(colour, pick(values, [alone])[:, 0])
+    return list(bounds.values())
 
 
 _COLUMNS = 5  # of a table
@@ -314,7 +316,7 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
     beside = alone and not use().column
     samples = _samples(plot, plain(figure["y"]))
     # A single line needs no name.
-    ends = [End(*one) for one in samples] if beside and len(samples) > 1 else []
+    ends = [End(*sample) for sample in samples] if beside and len(samples) > 1 else []
     width, height = panel_size(len(panels))
     height = max(height, use().scale * _LABEL_HEIGHT * len(ends))
     drawing = _drawing(figure, view, plot, (width, height))
@@ -355,21 +357,25 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
     first, *others = [along.given(value) for value in plot.x[at]]
     heads = [plain(figure["panels"] or ""), " · ".join(map(plain, by))]
     bare = {dim: view.labels(dim, bare=True) for dim in (figure["panels"], *by) if dim}
-    found = _places(view, y, [*([figure["panels"]] if labelled[0] else []), *by, x])
-    values_of = [float(one) for values in plot.curves for own in values for one in own[at]]
+    cells = _places(view, y, [*([figure["panels"]] if labelled[0] else []), *by, x])
+    values_of = [float(value) for values in plot.curves for curve in values for value in curve[at]]
     factor, unit = scale.shared(values_of)
     rows = [[*compress(heads, labelled), f"{plain(x)} {first}", *others]]
-    rows[0] += [f"{PLACE} {plain(x)} {others[-1]}"] if found and others else []
+    rows[0] += [f"{PLACE} {plain(x)} {others[-1]}"] if cells and others else []
     for panel, values in enumerate(plot.curves):
         name = bare[figure["panels"]][panel] if labelled[0] else ""
-        for line, own in zip(plot.lines, values, strict=True):
-            if not np.isnan(own).all():
+        for line, line_values in zip(plot.lines, values, strict=True):
+            if not np.isnan(line_values).all():
                 texts = [
-                    "-" if np.isnan(one) else grouped(one / factor) if factor else scale.given(one)
-                    for one in own[at]
+                    "-"
+                    if np.isnan(value)
+                    else grouped(value / factor)
+                    if factor
+                    else scale.given(value)
+                    for value in line_values[at]
                 ]
                 cell = (*([panel] if labelled[0] else []), *line.place, -1)
-                words = (_said(dim, str(one[cell])) for dim, one in found.items())
+                words = (_said(dim, str(column[cell])) for dim, column in cells.items())
                 texts += [", ".join(filter(None, words))]
                 own_names = (bare[dim][k] for dim, k in zip(by, line.place, strict=True))
                 names = [name, " · ".join(own_names)]  # The heading says what they are
@@ -431,13 +437,15 @@ def findings(figure: Figure, view: View) -> Iterator[str]:
     if len(panels) < 2 or np.isnan(last).all():
         return
     bare = view.labels(figure["panels"], bare=True)
-    found = _places(view, y, [figure["panels"], *(d for d in figure["lines"] if view.has(d)), x])
+    cells = _places(view, y, [figure["panels"], *(d for d in figure["lines"] if view.has(d)), x])
     scale = scale_of(str(plot.attrs.get("units", "1")))
     lines = []
     for panel in (int(np.nanargmin(last)), int(np.nanargmax(last))):
         line = plot.lines[int(np.argmin(cost[panel, :, -1]))]
         cell = (panel, *line.place, -1)
-        plan = ", ".join(filter(None, (_said(dim, str(one[cell])) for dim, one in found.items())))
+        plan = ", ".join(
+            filter(None, (_said(dim, str(column[cell])) for dim, column in cells.items()))
+        )
         many = int(tied[panel, :, -1].sum()) > 1
         where = bare[panel] if many else f"{bare[panel]}, {line.label}"
         lines.append(f"{scale.given(last[panel])} ({where}{': ' if plan else ''}{plan})")
@@ -460,24 +468,24 @@ def _said(dim: str, text: str) -> str:
 
 def _places(view: View, y: str, dims: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return where along each reduced dimension a reduction's values were found."""
-    found = {}
+    names_of = {}
     for name in map(str, view.dataset.data_vars):
         dim, attrs = name.removeprefix(f"{y}_"), view.attrs(name)
         if dim == name or not str(attrs.get("long_name", "")).startswith(f"{dim} at the "):
             continue
         values, scale = view.values(name, dims), scale_of(view.units(name))
         words = str(attrs.get("flag_meanings", "")).split()
-        texts = [words[one] if words else scale.given(one) for one in values.ravel().tolist()]
-        found[dim] = np.array(texts).reshape(values.shape)
-    order = {dim: place for place, dim in enumerate(PLAN_NAMES)}
-    return {dim: found[dim] for dim in sorted(found, key=lambda dim: order.get(dim, -1))}
+        texts = [words[value] if words else scale.given(value) for value in values.ravel().tolist()]
+        names_of[dim] = np.array(texts).reshape(values.shape)
+    order = {dim: position for position, dim in enumerate(PLAN_NAMES)}
+    return {dim: names_of[dim] for dim in sorted(names_of, key=lambda dim: order.get(dim, -1))}
 
 
 def _title(figure: Figure, view: View, table: str) -> str:
     over = [*([table] if table else []), *(dim for dim in figure["best_of"] if view.has(dim))]
     by = [dim for dim in figure["lines"] if view.has(dim)]
-    found = "plan" if any(dim in PLAN_NAMES for dim in over) or table else joined(over)
-    end = f", with the best {found}" if over else ""
+    noun = "plan" if any(dim in PLAN_NAMES for dim in over) or table else joined(over)
+    end = f", with the best {noun}" if over else ""
     end += ", relatively" if figure["relative_to"] else ""
     return heading(view, figure["y"], [figure["x"], *by], end)
 
@@ -504,7 +512,7 @@ def _finding(figure: Figure, drawing: _Drawing) -> str | None:
         if (same.any(axis=1) != same.all(axis=1)).any():
             return None  # as fast somewhere
         names = joined(
-            [line.label for line, one in zip(plot.lines, same, strict=True) if one.all()]
+            [line.label for line, flags in zip(plot.lines, same, strict=True) if flags.all()]
         )
         verb = f"{names} {'is' if same.all(axis=1).sum() == 1 else 'are'} {best}"
         words = verb if low == -np.inf else names
@@ -568,18 +576,18 @@ def _draw_panel(drawing: _Drawing, axes: Axes, index: int, made: Frame) -> None:
     small: Look = {"markersize": 4.0 * scale} if many else {}
     # Of lines with many samples each has its markers at others, so that equal lines both show.
     every = 1 if len(plot.x) <= _SAMPLES_SHOWN else max(len(plot.x) // _MARKERS, 1)
-    for place, line in enumerate(plot.lines):
-        y = plot.curves[index, place]
+    for position, line in enumerate(plot.lines):
+        y = plot.curves[index, position]
         look = stroke(line)
         mark = {key: look.pop(key) for key in ("marker", "markeredgecolor", "markeredgewidth")}
         axes.plot(*_drawn(drawing, y), **look, **thin)
-        start = every * place // len(plot.lines)
+        start = every * position // len(plot.lines)
         mark = {**mark, **small, "color": look["color"], "linestyle": "none", "zorder": 2.1}
         axes.plot(plot.x[start::every], y[start::every], **mark)
     if drawing.scale is not None:
-        found = crossovers(plot.x, plot.curves[index], more=plot.more, whole=plot.whole)
+        crossings = crossovers(plot.x, plot.curves[index], more=plot.more, whole=plot.whole)
         lines = [_drawn(drawing, y) for y in plot.curves[index]]
-        mark_crossovers(axes, found, drawing.scale, made.panel, lines, above=plot.more)
+        mark_crossovers(axes, crossings, drawing.scale, made.panel, lines, above=plot.more)
 
 
 def _drawn(

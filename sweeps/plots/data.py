@@ -67,7 +67,7 @@ def evenly(count: int, most: int) -> NDArray[np.int64]:
 
 
 def cell_names(
-    dataset: xr.Dataset, dims: Sequence[str], places: Sequence[NDArray[np.int64]]
+    dataset: xr.Dataset, dims: Sequence[str], indices: Sequence[NDArray[np.int64]]
 ) -> list[str]:
     """Return what tells some cells from all others along some dimensions."""
     if not dims:
@@ -76,9 +76,9 @@ def cell_names(
     values = {}
     for name in named:
         coordinate = dataset.variables[name]
-        at = tuple(places[list(dims).index(str(dim))] for dim in coordinate.dims)
+        at = tuple(indices[list(dims).index(str(dim))] for dim in coordinate.dims)
         values[name] = coordinate.values[at].tolist()
-    columns = _telling(values, len(places[0]))
+    columns = _telling(values, len(indices[0]))
     texts: list[list[str]] = []
     plans = [name for name in columns if name in PLAN_NAMES]
     for name in columns:
@@ -92,11 +92,11 @@ def cell_names(
         )
     cells = [" · ".join(filter(None, parts)) for parts in zip(*texts, strict=True)] if texts else []
     rows = [index for index, dim in enumerate(dims) if dim not in dataset.coords]
-    if len(set(cells)) == len(places[0]) or not rows:
+    if len(set(cells)) == len(indices[0]) or not rows:
         return cells
     # Rows that no column tells apart: by their places.
-    cells = cells or [plain(dims[rows[0]])] * len(places[0])
-    marks = zip(*(places[row].tolist() for row in rows), strict=True)
+    cells = cells or [plain(dims[rows[0]])] * len(indices[0])
+    marks = zip(*(indices[row].tolist() for row in rows), strict=True)
     return [f"{cell} #{', '.join(map(str, mark))}" for cell, mark in zip(cells, marks, strict=True)]
 
 
@@ -110,7 +110,7 @@ def _telling(values: Mapping[str, Sequence[Any]], rows: int) -> list[str]:
     for name in ("hardware", "model"):
         others = [value for value in values if value not in (name, *PLAN_NAMES) and not plans]
         for few in ([name], *([name, other] for other in others)) if name in values else ():
-            if len(set(zip(*(values[one] for one in few), strict=True))) == rows:
+            if len(set(zip(*(values[row] for row in few), strict=True))) == rows:
                 return few
     return [*values]
 
@@ -122,25 +122,30 @@ def coordinates_of(dataset: xr.Dataset) -> list[tuple[str, xr.Variable]]:
 
 def naming(dataset: xr.Dataset, dims: Sequence[str]) -> list[str]:
     """Return the coordinates that name cells: labels, then what plans choose, then others."""
-    own = [dim for dim in dims if dim in dataset.coords]
+    named = [dim for dim in dims if dim in dataset.coords]
     rows = [dim for dim in dims if dim not in dataset.coords]
-    found = [*own]
+    candidates = [*named]
     for dim in rows:
         columns = [
-            name for name, one in coordinates_of(dataset) if one.dims == (dim,) and _varies(one)
+            name
+            for name, coordinate in coordinates_of(dataset)
+            if coordinate.dims == (dim,) and _varies(coordinate)
         ]
         given = [name for name in columns if _kinds(dataset.variables[name]) == {GIVEN}]
-        found += given or columns
-    found += [
+        candidates += given or columns
+    candidates += [
         name
-        for name, one in coordinates_of(dataset)
-        if name in PLAN_NAMES and one.dims and set(map(str, one.dims)) <= set(dims) and _varies(one)
+        for name, coordinate in coordinates_of(dataset)
+        if name in PLAN_NAMES
+        and coordinate.dims
+        and set(map(str, coordinate.dims)) <= set(dims)
+        and _varies(coordinate)
     ]
-    found = list(dict.fromkeys(found))
-    texts = [name for name in found if dataset.variables[name].dtype.kind in "OUS"]
+    candidates = list(dict.fromkeys(candidates))
+    texts = [name for name in candidates if dataset.variables[name].dtype.kind in "OUS"]
     first = [name for name in texts if name not in PLAN_NAMES]
     order = {name: index for index, name in enumerate(PLAN_NAMES)}
-    rest = (name for name in found if name not in first)
+    rest = (name for name in candidates if name not in first)
     return first + sorted(rest, key=lambda name: order.get(name, len(order)))
 
 
@@ -199,10 +204,10 @@ class Subject:
 
     def varying(self, variable: str) -> tuple[str, ...]:
         """Return a variable's or coordinate's dimensions that have more than one entry."""
-        own = self.variables.get(variable) or (self.columns or {}).get(variable)
-        if own is None:
-            own = (variable,) if variable in self.dims else ()
-        return tuple(dim for dim in own if self.size(dim) > 1)
+        dims = self.variables.get(variable) or (self.columns or {}).get(variable)
+        if dims is None:
+            dims = (variable,) if variable in self.dims else ()
+        return tuple(dim for dim in dims if self.size(dim) > 1)
 
     def labels(self, dim: str) -> bool:
         """Return whether a dimension holds names rather than numbers."""
@@ -253,7 +258,9 @@ def _tables(dataset: xr.Dataset) -> list[str]:
         if dim in dataset.coords
         and dataset.variables[dim].dtype.kind in "iu"
         and np.array_equal(dataset.variables[dim].values, np.arange(size))
-        and any(one.dims == (dim,) for name, one in coordinates_of(dataset) if name != dim)
+        and any(
+            coordinate.dims == (dim,) for name, coordinate in coordinates_of(dataset) if name != dim
+        )
     ]
 
 
@@ -306,8 +313,8 @@ class View:
         variable = self.dataset.variables[name]
         present = [dim for dim in dims if dim in variable.dims]
         data = variable.transpose(*present).values
-        places = tuple(slice(None) if dim in present else None for dim in dims)
-        return np.asarray(data[places])
+        key = tuple(slice(None) if dim in present else None for dim in dims)
+        return np.asarray(data[key])
 
     def numbers(self, name: str, dims: Sequence[str]) -> NDArray[np.float64]:
         """Return a variable as floating-point numbers, with one axis for each of `dims`."""
@@ -369,21 +376,23 @@ class View:
     @property
     def fixed(self) -> list[str]:
         """What is the same in all cells, and what a reader may ask of it: not what nobody chose."""
-        scalars = {name for name, one in coordinates_of(self.dataset) if one.ndim == 0}
+        scalars = {
+            name for name, coordinate in coordinates_of(self.dataset) if coordinate.ndim == 0
+        }
         given = [
             name
             for name in scalars
             if GIVEN in _kinds(self.dataset.variables[name])
             and not (name in LABELS and LABELS[name].follows)
         ]
-        own = self.dataset.variables
+        variables = self.dataset.variables
         usual = [
             name
             for name in PLAN_NAMES
-            if name in given and _is_without(name, own[name].values.item())
+            if name in given and _is_without(name, variables[name].values.item())
         ]
         # A way of splitting what isn't split.
-        usual += [way for way, of in _WAYS.items() if of in scalars and own[of].values == 1.0]
+        usual += [way for way, of in _WAYS.items() if of in scalars and variables[of].values == 1.0]
         asked = dict.fromkeys([*self.chosen, "precision", *sorted(given)])
         return display.phrased(name for name in asked if name in scalars and name not in usual)
 
@@ -396,18 +405,18 @@ class View:
 
     def bounds_note(self) -> list[str]:
         """Say which algorithms' times are upper bounds somewhere, where a figure has times."""
-        found = (self.attrs(name).get("upper_bound") for name in ("time", "step_time"))
-        bound = str(next(filter(None, found), ""))
+        bounds = (self.attrs(name).get("upper_bound") for name in ("time", "step_time"))
+        bound = str(next(filter(None, bounds), ""))
         if _EXACT in bound and self._is_of_powers():
             return []
         return [f"Upper bounds in places ({bound.partition(':')[0]}): see the file."] * bool(bound)
 
     def _is_of_powers(self) -> bool:
         """Return whether GPUs are by powers of two, all of them and a node's: so is any group."""
-        own = self.dataset.variables
-        known = [own[name] for name in ("world_size", "gpus_per_node") if name in own]
-        more = [own[name] for name in ("ranks", "nodes_per_pod") if name in own]
-        values = [np.asarray(one.values, np.float64).ravel() for one in (*known, *more)]
+        variables = self.dataset.variables
+        known = [variables[name] for name in ("world_size", "gpus_per_node") if name in variables]
+        more = [variables[name] for name in ("ranks", "nodes_per_pod") if name in variables]
+        values = [np.asarray(variable.values, np.float64).ravel() for variable in (*known, *more)]
         return len(known) == 2 and all(
             bool(np.all((value >= 1.0) & (np.exp2(np.round(np.log2(value))) == value)))
             for value in values
@@ -415,7 +424,7 @@ class View:
 
     def is_assumed(self) -> bool:
         """Return whether something here is an assumption."""
-        return any(self._is_assumed(one) for _, one in coordinates_of(self.dataset))
+        return any(self._is_assumed(coordinate) for _, coordinate in coordinates_of(self.dataset))
 
     def _is_assumed(self, coordinate: xr.Variable) -> bool:
         """Whether a coordinate is an assumption: of several machines', the one that is shown."""
@@ -426,7 +435,7 @@ class View:
                 tuple(origin for origin in origins if origin.owner == str(machine.values))
                 or origins
             )
-        return any(one.kind == ASSUMED for one in origins)
+        return any(figure_origin.kind == ASSUMED for figure_origin in origins)
 
 
 def said(name: str, text: str) -> str:
@@ -447,10 +456,10 @@ def of_subject(dataset: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
         return dataset
     strange = [
         name
-        for name, one in known.items()
+        for name, variable in known.items()
         if name not in dataset.sizes
-        and SUBJECT in one.attrs
-        and (one.attrs[SUBJECT] not in owners or name in _GPUS)
+        and SUBJECT in variable.attrs
+        and (variable.attrs[SUBJECT] not in owners or name in _GPUS)
     ]
     return dataset.drop_vars(strange)
 
@@ -460,18 +469,20 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, object]) -> View:
     dataset = with_constants(dataset)
     dims = subject_of(dataset).dims
     dataset = dataset.drop_vars(_tables(dataset))
-    places: dict[str, int | list[int]] = {}
+    indices: dict[str, int | list[int]] = {}
     for dim, wanted in at.items():
         if dim in dataset.sizes:
             several = [wanted] if not isinstance(wanted, list) else wanted
-            found = [place for one in several if (place := find(one, dims[dim])) is not None]
+            positions = [
+                position for value in several if (position := find(value, dims[dim])) is not None
+            ]
             if not is_label(dataset.variables[dim].values if dim in dataset.coords else ()):
-                found.sort()
-            places[dim] = found if len(found) > 1 else found[0]
-    part = _as_read(_without_constant_columns(dataset.isel(places)))
+                positions.sort()
+            indices[dim] = positions if len(positions) > 1 else positions[0]
+    part = _as_read(_without_constant_columns(dataset.isel(indices)))
     single = [str(dim) for dim, size in part.sizes.items() if size == 1]
     part = part.isel(dict.fromkeys(single, 0))
-    named = [dim for dim in at if dim not in places or not isinstance(places[dim], list)]
+    named = [dim for dim in at if dim not in indices or not isinstance(indices[dim], list)]
     # A table has no names of its own: what its columns say of the one row is what is fixed.
     rows = [dim for dim in dict.fromkeys([*named, *single]) if dim not in dataset.coords]
     columns = [
@@ -492,17 +503,17 @@ def view_of(dataset: xr.Dataset, at: Mapping[str, object]) -> View:
 
 def _as_read(part: xr.Dataset) -> xr.Dataset:
     """Give what network cards send, and bytes that aren't a message's, the units people use."""
-    found = {}
-    for name, one in ((str(name), variable) for name, variable in part.variables.items()):
-        units = str(one.attrs.get("units", ""))
+    columns = {}
+    for name, variable_read in ((str(name), variable) for name, variable in part.variables.items()):
+        units = str(variable_read.attrs.get("units", ""))
         if name in CARDS and name in part.coords and units == "byte s-1":
-            found[name] = one.copy(deep=False)
-            found[name].attrs["units"] = IN_BITS
+            columns[name] = variable_read.copy(deep=False)
+            columns[name].attrs["units"] = IN_BITS
         elif name not in part.sizes and units != (read_as := as_read(name, units)):
-            found[name] = one.copy(deep=False)
-            found[name].attrs["units"] = read_as
+            columns[name] = variable_read.copy(deep=False)
+            columns[name].attrs["units"] = read_as
     variables, coordinates = (
-        {name: one for name, one in found.items() if (name in part.coords) is given}
+        {name: column for name, column in columns.items() if (name in part.coords) is given}
         for given in (False, True)
     )
     return part.assign(variables).assign_coords(coordinates)
@@ -526,9 +537,9 @@ def _is_minor(dataset: xr.Dataset, name: str) -> bool:
     if name not in SWITCHES or name in _TITLED:
         return False
     told = read(dataset.variables[name].attrs)
-    habit = any(one.kind == ASSUMED or one.owner for one in told)
+    habit = any(origin.kind == ASSUMED or origin.owner for origin in told)
     return LABELS[name].follows or ("framework" in dataset.coords and habit)
 
 
 def _kinds(coordinate: xr.Variable) -> set[str]:
-    return {one.kind for one in read(coordinate.attrs)}
+    return {origin.kind for origin in read(coordinate.attrs)}

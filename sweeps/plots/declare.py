@@ -157,8 +157,8 @@ def check_figures(
         field = f"figures[{index}]"
         figure = _read(declaration, field, faults)
         if figure is not None:
-            settled, found = resolve(figure, subject)
-            faults += found
+            settled, unmet = resolve(figure, subject)
+            faults += unmet
             # Without a file's columns it isn't known yet what plans' figures show by themselves.
             figures.append(figure if columns is None and figure.kind in OF_PLANS else settled)
     figures = _named(figures, faults)
@@ -243,13 +243,13 @@ def resolve(figure: Figure, subject: Subject) -> tuple[Figure, list[str]]:
     varying = _varying(figure, subject)
     left = [dim for dim in varying if dim not in used]
     if figure[kind.filled] is None:
-        own = taken(figure, left, subject)
-        left = [dim for dim in left if dim not in own]
-        figure = with_options(figure, **{kind.filled: own})
+        dims = taken(figure, left, subject)
+        left = [dim for dim in left if dim not in dims]
+        figure = with_options(figure, **{kind.filled: dims})
     faults += [
         fault(f"{figure.where}.relative_to", dim, "isn't spread out by this figure", "x or lines")
         for dim in figure.options.get("relative_to") or ()
-        if dim not in [one for key in ("x", "lines", "panels") for one in listed(figure[key])]
+        if dim not in [entry for key in ("x", "lines", "panels") for entry in listed(figure[key])]
     ]
     ways = " or ".join(key for key in kind.used if key in {"panels", kind.filled, "best_of"})
     faults += [
@@ -266,7 +266,7 @@ def _used(figure: Figure, subject: Subject) -> list[str]:
     """Return the dimensions that a figure spreads out; of a table's column the table's."""
     columns = subject.columns or {}
     named = [dim for key in KINDS[figure.kind].used for dim in listed(figure[key])]
-    return [one for dim in named for one in columns.get(dim, (dim,))]
+    return [column for dim in named for column in columns.get(dim, (dim,))]
 
 
 def variables_of(figure: Figure) -> list[str]:
@@ -298,7 +298,7 @@ def _every_name(figure: Figure, subject: Subject) -> set[str]:
         return every
     keys = KINDS[figure.kind].keys
     more = [figure[key] for key in figure.options if keys[key].form in _DEFERRED]
-    if not {name for one in more for name in listed(one)} <= {*every, *VOCABULARY}:
+    if not {name for value in more for name in listed(value)} <= {*every, *VOCABULARY}:
         load()  # quantities are those of all modules, of which only some may be there
     return every | {*VOCABULARY}
 
@@ -344,7 +344,9 @@ def _wrong_choices(figure: Figure, subject: Subject) -> list[str]:
     roles: dict[str, str] = {}
     columns = subject.columns or {}
     for key in kind.used:
-        for dim in [one for name in listed(figure[key]) for one in columns.get(name, (name,))]:
+        for dim in [
+            column for name in listed(figure[key]) for column in columns.get(name, (name,))
+        ]:
             if dim in roles:
                 wrong = f"is {roles[dim]} already"
                 faults.append(fault(f"{figure.where}.{key}", dim, wrong, "another dimension"))
@@ -366,9 +368,9 @@ def _wrong_entries(figure: Figure, key: str, subject: Subject) -> list[str]:
             continue
         values = subject.dims[dim]
         faults += [
-            fault(where, one, "not on this axis", _nearest_value(one, subject, dim))
-            for one in (wanted if isinstance(wanted, list) else [wanted])
-            if find(one, values) is None
+            fault(where, entry, "not on this axis", _nearest_value(entry, subject, dim))
+            for entry in (wanted if isinstance(wanted, list) else [wanted])
+            if find(entry, values) is None
         ]
     return faults
 
@@ -446,7 +448,7 @@ class Bars:
     def places(self, view: View) -> list[NDArray[np.int64]]:
         """Return the bars' places along each dimension."""
         shape = tuple(view.dataset.sizes[dim] for dim in self.dims)
-        return [np.asarray(one) for one in np.unravel_index(self.cells, shape)] if shape else []
+        return [np.asarray(index) for index in np.unravel_index(self.cells, shape)] if shape else []
 
     def values(self, view: View, name: str) -> NDArray[np.float64]:
         """Return a variable at the bars, shape (panels, bars)."""
@@ -459,8 +461,10 @@ class Bars:
 
 def are_plans(view: View, dims: Sequence[str]) -> bool:
     """Return whether plans vary along any of some dimensions that a view has."""
-    own = view.dataset.coords
-    return any(is_of_plans(dim, () if dim in own else view.dataset.sizes[dim]) for dim in dims)
+    coordinates = view.dataset.coords
+    return any(
+        is_of_plans(dim, () if dim in coordinates else view.dataset.sizes[dim]) for dim in dims
+    )
 
 
 def numbers_of(view: View, name: str, dims: Sequence[str], where: str) -> NDArray[np.float64]:
@@ -495,18 +499,18 @@ def select(figure: Figure, view: View, panel_dims: list[str]) -> Bars:
         if not many:  # those without a value come last
             cells = np.concatenate([cells, every[~valid]]) if valid.any() else cells
             return Bars(dims, panel_dims, cells, f"sorted by {plain(by)}", [], figure.where)
-    found = len(cells)
+    total = len(cells)
     noun = "plans" if are_plans(view, dims) else f"values of {joined(dims)}"
-    cells = cells[: figure["most"]] if by is not None else cells[evenly(found, figure["most"])]
+    cells = cells[: figure["most"]] if by is not None else cells[evenly(total, figure["most"])]
     notes = _left_out(view, dims, shown, valid, noun)
-    said = f"{len(cells)} of {found} {noun}, evenly chosen" if found > len(cells) else ""
-    if by is not None and found <= figure["most"]:
-        said = f"{found} {noun} sorted by {plain(by)}"
+    said = f"{len(cells)} of {total} {noun}, evenly chosen" if total > len(cells) else ""
+    if by is not None and total <= figure["most"]:
+        said = f"{total} {noun} sorted by {plain(by)}"
     elif by is not None:
         extreme = "most" if more else "least"
-        said = f"the {len(cells)} of {found} {noun} with the {extreme} {plain(by)}"
+        said = f"the {len(cells)} of {total} {noun} with the {extreme} {plain(by)}"
         if by == STEP_TOTAL and not more:
-            said = f"the {len(cells)} fastest of {found} {noun}"
+            said = f"the {len(cells)} fastest of {total} {noun}"
     return Bars(dims, panel_dims, cells, said, notes, figure.where)
 
 
@@ -560,7 +564,7 @@ def by_column(view: View, x: str, y: str, *, more: bool) -> tuple[View, str]:
         return view, ""
     dim = str(whole.coords[x].dims[0])
     values, group = np.unique(np.asarray(whole.coords[x].values, np.float64), return_inverse=True)
-    dims = [str(one) for one in whole[y].dims if one != dim]
+    dims = [str(dimension) for dimension in whole[y].dims if dimension != dim]
     order = np.argsort(group, kind="stable")
     rows = view.numbers(y, [dim, *dims])[order]
     starts = np.searchsorted(group[order], np.arange(len(values)))
@@ -582,12 +586,12 @@ def in_percent(
         if dim not in dims:  # held at one value
             continue
         known = entries(view.dataset, dim)
-        place = find(wanted, known)
+        position = find(wanted, known)
         where = f"{figure.where}.relative_to.{dim} = '{wanted}'"
-        if place is None:
+        if position is None:
             message = f"{where}: not among what is shown; name it in at as well"
             raise InputError(message)
-        base = np.take(base, [place], axis=list(dims).index(dim))
+        base = np.take(base, [position], axis=list(dims).index(dim))
     if not np.any(np.isfinite(base) & (base != 0)):
         baseline = ", ".join(
             _entry(view, dim, wanted) for dim, wanted in figure["relative_to"].items()
@@ -602,12 +606,12 @@ def _entry(view: View, dim: str, wanted: Any) -> str:
     """Return an entry as ``name = value``, as the axis shows it."""
     units = view.units(dim)
     known = entries(view.dataset, dim)
-    place = find(wanted, known)
-    if place is not None and isinstance(known, int):
-        return view.labels(dim)[place]  # A row is known by what it has, not by its number
-    if place is None or isinstance(known, int) or isinstance(known[place], str):
+    position = find(wanted, known)
+    if position is not None and isinstance(known, int):
+        return view.labels(dim)[position]  # A row is known by what it has, not by its number
+    if position is None or isinstance(known, int) or isinstance(known[position], str):
         return said(dim, str(wanted))
-    return said(dim, scale_of(units).given(float(known[place])))
+    return said(dim, scale_of(units).given(float(known[position])))
 
 
 def baseline_words(figure: Figure, view: View) -> str:

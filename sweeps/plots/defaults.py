@@ -47,8 +47,8 @@ def _best_plans(dataset: xr.Dataset, subject: Subject) -> dict[str, object] | No
     varying = _varying(subject, [*shown, *more])
     plans = plan_dims(varying, subject.dims)
     selection = _selection(dataset, subject, STEP_TOTAL, varying, plans)
-    found = dataset[STEP_TOTAL].isel(_places(subject, dataset, selection))
-    if not plans or int(found.notnull().sum()) < _FEWEST_POINTS:
+    times = dataset[STEP_TOTAL].isel(_places(subject, dataset, selection))
+    if not plans or int(times.notnull().sum()) < _FEWEST_POINTS:
         return None
     return {"kind": "best_plans", "plans": plans, "at": selection}
 
@@ -72,8 +72,8 @@ def _breakdown(dataset: xr.Dataset, subject: Subject, kind: str) -> dict[str, An
 
 
 def _scaling(dataset: xr.Dataset, subject: Subject) -> dict[str, object] | None:
-    own = _WORLD in dataset.coords and dataset.coords[_WORLD].ndim == 1
-    if not own or _RATE not in subject.variables:
+    has_world = _WORLD in dataset.coords and dataset.coords[_WORLD].ndim == 1
+    if not has_world or _RATE not in subject.variables:
         return None
     if len(np.unique(dataset.coords[_WORLD].values)) < _FEWEST_POINTS:
         return None
@@ -130,24 +130,28 @@ def _selection(
         if dim in kept:
             continue
         values = subject.dims[dim]
-        place = 0
+        position = 0
         if dim in dataset[name].dims:
             left = dataset[name].isel(_places(subject, dataset, selection))
-            counts = left.notnull().sum([one for one in left.dims if one != dim]).values
+            counts = (
+                left.notnull()
+                .sum([dimension for dimension in left.dims if dimension != dim])
+                .values
+            )
             best = np.nonzero(counts == counts.max())[0]
-            place = int(best[len(best) // 2])
-        selection[dim] = place if isinstance(values, int) else values[place]
+            position = int(best[len(best) // 2])
+        selection[dim] = position if isinstance(values, int) else values[position]
     return selection
 
 
 def _places(subject: Subject, dataset: xr.Dataset, selection: dict[str, Any]) -> dict[str, int]:
     """Return the places of what is held; a table's row is its own."""
-    places = {}
+    indices = {}
     for dim, value in selection.items():
         values = subject.dims[dim]
         if dim in dataset.sizes:
-            places[dim] = value if isinstance(values, int) else values.index(value)
-    return places
+            indices[dim] = value if isinstance(values, int) else values.index(value)
+    return indices
 
 
 _ALTERNATIVES = ("topology", "algorithm")  # what is compared, where it varies
@@ -167,14 +171,14 @@ def default_figures(dataset: xr.Dataset) -> list[dict[str, object]]:
     # Of training steps there is a part or a total.
     if not any(known_parts(kind, subject.variables) for kind in BREAKDOWNS):
         return _figures(dataset, subject)
-    found = training_figures(dataset, subject)
+    figures = training_figures(dataset, subject)
     if "time" in subject.variables:
         # An operation beside training steps.
-        found += (
+        figures += (
             {"name": f"operation-{figure['kind']}", **figure}
             for figure in _figures(dataset, subject)
         )
-    return found
+    return figures
 
 
 def _figures(dataset: xr.Dataset, subject: Subject) -> list[dict[str, object]]:

@@ -58,8 +58,8 @@ def tabulate(
         from sweeps.plots.curves import table_of
     view = _view(dataset, figure)
     title, names, rows, gaps = table_of(figure, view)
-    place = ", ".join(view.phrase(dim) for dim in figure["at"] if dim in view.fixed)
-    return f"{title} ({place})" if place else title, names, rows, gaps
+    fixed = ", ".join(view.phrase(dim) for dim in figure["at"] if dim in view.fixed)
+    return f"{title} ({fixed})" if fixed else title, names, rows, gaps
 
 
 def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator[str]:
@@ -82,19 +82,19 @@ def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator
     best = np.fmax if more else np.fmin
     values = best.reduce(view.numbers(figure["y"], [*over, *dims]), axis=tuple(range(len(over))))
     values = in_percent(figure, view, values, dims) - 100.0
-    found = {dim: find(base[dim], entries(view.dataset, dim)) for dim in dims if dim in base}
-    places = {dim: place for dim, place in found.items() if place is not None}
-    if {*dims} - {*places} == {figure["x"]}:
-        yield _baseline(figure, view, over, places)
-    for dim, usual in places.items():
-        own = values
+    entry_of = {dim: find(base[dim], entries(view.dataset, dim)) for dim in dims if dim in base}
+    usuals = {dim: position for dim, position in entry_of.items() if position is not None}
+    if {*dims} - {*usuals} == {figure["x"]}:
+        yield _baseline(figure, view, over, usuals)
+    for dim, usual in usuals.items():
+        kept = values
         for index, other in enumerate(dims):
-            if other in places and other != dim:
-                own = np.take(own, [places[other]], axis=index)
-        free = [(place, view.labels(d)) for place, d in enumerate(dims) if d not in base]
+            if other in usuals and other != dim:
+                kept = np.take(kept, [usuals[other]], axis=index)
+        free = [(position, view.labels(d)) for position, d in enumerate(dims) if d not in base]
         names, still = view.labels(dim, bare=True), False
-        for entry in (one for one in range(len(names)) if one != usual):
-            changes = np.take(own, [entry], axis=dims.index(dim))
+        for entry in (other_entry for other_entry in range(len(names)) if other_entry != usual):
+            changes = np.take(kept, [entry], axis=dims.index(dim))
             if np.isnan(changes).all():
                 continue
             still = still or min(np.abs([np.nanmin(changes), np.nanmax(changes)])) < _NO_CHANGE
@@ -117,7 +117,7 @@ def _changes_words(
         change = float(changes[where])
         tied = quantity.endswith("step_time") and abs(change) <= 100.0 * tie()
         word = "0 %" if abs(change) < _NO_CHANGE else TIE if tied else change_by(change / 100.0)
-        whose = ", ".join(labels[int(where[place])] for place, labels in free)
+        whose = ", ".join(labels[int(where[position])] for position, labels in free)
         words.append(word)
         ends.append(f"{word} ({whose})" if whose else word)
     if {*words} == {"0 %", TIE}:
@@ -129,9 +129,11 @@ def _why_uplinks_suffice(view: View) -> Iterator[str]:
     """Yield why an oversubscription changes nothing, where a step's rings meet none of it."""
     known = ("nodes_per_leaf", "gpus_per_node", "world_size")
     fixed = {name: view.dataset.variables.get(name) for name in known}
-    if any(one is None or one.size != 1 for one in fixed.values()):
+    if any(variable is None or variable.size != 1 for variable in fixed.values()):
         return
-    nodes, gpus, world = (float(one.values.item()) for one in fixed.values() if one is not None)
+    nodes, gpus, world = (
+        float(variable.values.item()) for variable in fixed.values() if variable is not None
+    )
     if world <= nodes * gpus:
         yield f"0 %: all {world:g} GPUs are under one leaf switch, of {nodes:g} nodes"
     elif max(entries(view.dataset, "oversubscription")) <= nodes:  # type: ignore[arg-type]
@@ -142,10 +144,10 @@ def _why_uplinks_suffice(view: View) -> Iterator[str]:
         )
 
 
-def _baseline(figure: Figure, view: View, over: Sequence[str], places: Mapping[str, int]) -> str:
+def _baseline(figure: Figure, view: View, over: Sequence[str], indices: Mapping[str, int]) -> str:
     """Say what percentages are of: the baseline's first and last value, each with its best plan."""
     x, y = figure["x"], figure["y"]
-    values = view.numbers(y, [*places, *over, x])[tuple(places.values())]
+    values = view.numbers(y, [*indices, *over, x])[tuple(indices.values())]
     costs = -values if better_of(figure["better"], view.units(y)) else values
     there = np.flatnonzero(np.isfinite(costs).reshape(-1, costs.shape[-1]).any(axis=0))
     ends = []
@@ -162,15 +164,15 @@ def best_cells(
 ) -> tuple[str, int, list[list[str]], list[str]]:
     """Return a variable's best cells as a table, as `tabulate` does."""
     view = view_of(dataset, {})
-    one = view.dataset.variables[name]
+    variable = view.dataset.variables[name]
     more = better_of(None, view.units(name))
     values, room = _counted(view.dataset, name)
     order = np.argsort(-values.ravel() if more else values.ravel(), kind="stable")
     there = order[: min(most, np.count_nonzero(~np.isnan(values)))]
-    places = np.unravel_index(there, values.shape)
-    cells = cell_names(view.dataset, [str(dim) for dim in one.dims], places)
+    cells_at = np.unravel_index(there, values.shape)
+    cells = cell_names(view.dataset, [str(dim) for dim in variable.dims], cells_at)
     scale = scale_of(view.units(name))
-    texts = [scale.given(value) for value in values[places].tolist()]
+    texts = [scale.given(value) for value in values[cells_at].tolist()]
     degree = "most" if more else "least"
     what = long_name(name, view.attrs(name), short=True)
     title = f"{degree} {what} of {values.size:,} cells"
@@ -183,14 +185,18 @@ def best_cells(
 def best_place(dataset: xr.Dataset, name: str) -> dict[str, int]:
     """Return where a variable is best, by dimension, as `best_cells` has it first."""
     if name not in dataset.data_vars or dataset[name].dtype.kind != "f":
-        known = [str(one) for one, values in dataset.data_vars.items() if values.dtype.kind == "f"]
+        known = [
+            str(variable)
+            for variable, values in dataset.data_vars.items()
+            if values.dtype.kind == "f"
+        ]
         refuse("quantity", name, "isn't here", nearest(name, known))
     values, _ = _counted(with_constants(dataset), name)
     if np.isnan(values).all():
         refuse("quantity", name, "has no value", "reasons() says why")
     more = better_of(None, str(dataset[name].attrs.get("units", "1")))
-    place = np.nanargmax(values) if more else np.nanargmin(values)
-    cell = np.unravel_index(place, values.shape)
+    flat = np.nanargmax(values) if more else np.nanargmin(values)
+    cell = np.unravel_index(flat, values.shape)
     return {str(dim): int(at) for dim, at in zip(dataset[name].dims, cell, strict=True)}
 
 
@@ -200,9 +206,9 @@ def _counted(
     """Return a variable's values that are compared, and where memory has room if that decides."""
     values = np.asarray(dataset.variables[name].values, np.float64)
     needed = ("peak_memory", "memory_capacity")
-    if name not in _OF_STEPS or any(one not in dataset for one in needed):
+    if name not in _OF_STEPS or any(variable not in dataset for variable in needed):
         return values, None
-    peak, capacity = (dataset[one] for one in needed)
+    peak, capacity = (dataset[variable] for variable in needed)
     # No fuller than of a plan that is recommended.
     fits = (peak <= MEMORY_LIMIT * capacity).broadcast_like(dataset[name])
     room = np.asarray(fits.transpose(*dataset[name].dims).to_numpy())

@@ -76,7 +76,10 @@ class Legend:
         from matplotlib.patches import Patch
 
         looks = [look for _, look in self.samples]
-        return [Patch(**one) if "facecolor" in one else Line2D([], [], **one) for one in looks]
+        return [
+            Patch(**sample) if "facecolor" in sample else Line2D([], [], **sample)
+            for sample in looks
+        ]
 
     def texts(self) -> list[str]:
         """Return the labels, in lines; what stands between dots stays on a line."""
@@ -258,8 +261,8 @@ class Frame:
         y = 0.1 + (len(below) + len(self.sheet.table)) * use().note * LINE_HEIGHT
         for row in self.sheet.table:
             y -= use().note * LINE_HEIGHT
-            for place, cell in enumerate(row):
-                write(_EDGE + sum(wide[:place]), y, cell, size=use().note, va="bottom")
+            for index, cell in enumerate(row):
+                write(_EDGE + sum(wide[:index]), y, cell, size=use().note, va="bottom")
         for line in below:
             y -= use().note * LINE_HEIGHT
             write(_EDGE, y, line, size=use().note, color=MUTED, va="bottom")
@@ -529,9 +532,16 @@ def axis_of(
     low, high = ends
     room = inches / (_LABEL_HEIGHT if vertical else _LABEL_WIDTH)
     each = np.unique(usable).tolist() if discrete else []
-    own = value_ticks(each, units) if all(_is_round(one, units) for one in each) else Ticks((), ())
-    if 0 < len(own.labels) <= _FEW_VALUES and _thinned(own, ends, scale, inches, vertical) == own:
-        ticks = own
+    rounds = (
+        value_ticks(each, units)
+        if all(_is_round(value, units) for value in each)
+        else Ticks((), ())
+    )
+    if (
+        0 < len(rounds.labels) <= _FEW_VALUES
+        and _thinned(rounds, ends, scale, inches, vertical) == rounds
+    ):
+        ticks = rounds
     elif scale == "log":
         counts = units == "1" and bool(np.all(usable == np.round(usable)))
         room *= _COUNTS_ROOM if counts else 1.0
@@ -550,8 +560,10 @@ def axis_of(
 
 def _is_round(value: float, units: str) -> bool:
     """Return whether a value has few digits: others need no tick of their own."""
-    own = value / scale_of(units).pick(value)[0]
-    return float(f"{own:.3g}") == own or (own.is_integer() and abs(own) < _LARGEST_COUNT)
+    scaled = value / scale_of(units).pick(value)[0]
+    return float(f"{scaled:.3g}") == scaled or (
+        scaled.is_integer() and abs(scaled) < _LARGEST_COUNT
+    )
 
 
 def _thinned(
@@ -559,13 +571,13 @@ def _thinned(
 ) -> Ticks:
     """Return ticks of which those lose their labels that would touch one before."""
     turn = np.log if scale == "log" else np.asarray
-    places = turn(np.array(ticks.positions)) / float(np.ptp(turn(np.array(ends)))) * inches
+    offsets = turn(np.array(ticks.positions)) / float(np.ptp(turn(np.array(ends)))) * inches
     wide = [text_width(label, use().tick) + _CLEARANCE for label in ticks.labels]
     sizes = [0.7 * _LABEL_HEIGHT] * len(wide) if vertical else wide
     kept: list[int] = []
-    for index, (place, size) in enumerate(zip(places, sizes, strict=True)):
+    for index, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
         last = kept[-1] if kept else None
-        if last is None or place - places[last] >= (size + sizes[last]) / 2:
+        if last is None or offset - offsets[last] >= (size + sizes[last]) / 2:
             kept.append(index)
     bare = {position for index, position in enumerate(ticks.positions) if index not in kept}
     return replace(

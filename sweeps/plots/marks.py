@@ -58,12 +58,12 @@ def short_name(view: View, name: str) -> str:
 def heading(view: View, name: str, along: Sequence[str], end: str = "") -> str:
     """Return a figure's title: its quantity, and by what it is spread out."""
     column = view.dataset.variables.get("collective")
-    one = column is not None and column.ndim == 0
-    operation = str(column.values.item()) if column is not None and one else "each operation"
+    single = column is not None and column.ndim == 0
+    operation = str(column.values.item()) if column is not None and single else "each operation"
     if column is None:
         operation = "the operation"
     known = display.heading(name, operation)
-    axes = [display.axis(one) or short_name(view, one).split(", ")[0] for one in along]
+    axes = [display.axis(dim) or short_name(view, dim).split(", ")[0] for dim in along]
     by = f", by {joined(axes)}" if axes else ""
     return f"{known or short_name(view, name).split(', ')[0]}{by}{end}"
 
@@ -114,11 +114,11 @@ def _measured(view: View, figure: Figure) -> list[str]:
     """Return how far measurements may be from the times that are drawn."""
     if figure.kind in ("memory", "communication"):
         return []
-    found = bands_of(view.dataset).removeprefix("measured ")
+    bands = bands_of(view.dataset).removeprefix("measured ")
     shown = {name for key in KINDS[figure.kind].shown for name in listed(figure[key])}
-    if not found and shown & TIMED:
-        found = UNKNOWN
-    return [unbroken(found)] if found else []
+    if not bands and shown & TIMED:
+        bands = UNKNOWN
+    return [unbroken(bands)] if bands else []
 
 
 def status_bits(
@@ -149,10 +149,10 @@ def reasons(
     """Return why a quantity's values are missing, the most frequent reason first."""
     bits, meanings = status_bits(view, dims, quantity)
     concerned = np.broadcast_to(bits, missing.shape)[missing]
-    counts = [int(np.count_nonzero(concerned >> place & 1)) for place in range(len(meanings))]
-    order = sorted(range(len(counts)), key=lambda place: -counts[place])
-    found = [meanings[place] for place in order if counts[place]]
-    return [*found[:_REASONS], "and others"] if len(found) > _REASONS else found
+    counts = [int(np.count_nonzero(concerned >> bit & 1)) for bit in range(len(meanings))]
+    order = sorted(range(len(counts)), key=lambda meaning: -counts[meaning])
+    texts = [meanings[meaning] for meaning in order if counts[meaning]]
+    return [*texts[:_REASONS], "and others"] if len(texts) > _REASONS else texts
 
 
 # Where the best of several curves changes.
@@ -185,7 +185,7 @@ def crossovers(
     winners: list[int | None] = []
     for costs in cost.T:
         winners.append(_winner(costs, winners[-1] if winners else None))
-    found: list[Crossover] = []
+    crossings: list[Crossover] = []
     for k, (before, after) in enumerate(pairwise(winners)):
         if before is None or after is None or before == after:
             continue
@@ -194,10 +194,10 @@ def crossovers(
             continue
         if whole:
             height = float(sign * there[after, 1])
-            found.append(Crossover(float(x[k + 1]), height, before, after))
+            crossings.append(Crossover(float(x[k + 1]), height, before, after))
         else:
-            found += _segment(x[k : k + 2], there, (before, after), sign)
-    return found
+            crossings += _segment(x[k : k + 2], there, (before, after), sign)
+    return crossings
 
 
 def _winner(costs: NDArray[np.float64], holder: int | None) -> int | None:
@@ -214,24 +214,24 @@ def _segment(
     x: NDArray[np.float64], cost: NDArray[np.float64], ends: tuple[int, int], sign: float
 ) -> list[Crossover]:
     """Walk the lower envelope of affine pieces from one sample to the next."""
-    found = []
+    crossings = []
     current, last = ends
-    place = 0.0
+    along = 0.0
     rise = cost[:, 1] - cost[:, 0]
     while current != last:
         steeper = rise[current] - rise
         with np.errstate(divide="ignore", invalid="ignore"):
             meet = (cost[:, 0] - cost[current, 0]) / steeper
-        meet = np.where((steeper > 0) & (meet >= place - _EQUAL), meet, np.inf)
+        meet = np.where((steeper > 0) & (meet >= along - _EQUAL), meet, np.inf)
         after = int(np.argmin(meet)) if np.isfinite(meet).any() else last
         if not np.isfinite(meet[after]) or meet[after] > 1 + _EQUAL or meet[last] <= meet[after]:
             after = last
-        place = float(min(max(meet[after], place), 1.0))
-        where = float(x[0] + place * (x[1] - x[0]))
-        height = float(sign * (cost[after, 0] + place * rise[after]))
-        found.append(Crossover(where, height, current, after))
+        along = float(min(max(meet[after], along), 1.0))
+        where = float(x[0] + along * (x[1] - x[0]))
+        height = float(sign * (cost[after, 0] + along * rise[after]))
+        crossings.append(Crossover(where, height, current, after))
         current = after
-    return found
+    return crossings
 
 
 def refine(
@@ -260,7 +260,7 @@ _TRIES = 8
 
 def mark_crossovers(
     axes: Axes,
-    found: Sequence[Crossover],
+    crossings: Sequence[Crossover],
     scale: Scale,
     panel: tuple[float, float],
     curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
@@ -271,7 +271,7 @@ def mark_crossovers(
     size = use().note
     taken: list[tuple[float, float, float]] = []
     drawn = np.concatenate([_dots(axes, x, y) for x, y in curves])
-    for crossover in found:
+    for crossover in crossings:
         axes.plot(
             crossover.x,
             crossover.y,
@@ -287,18 +287,18 @@ def mark_crossovers(
         x, y = in_panel(axes, crossover.x, crossover.y)
         wide, high = (text_width(text, size) + 0.06) / panel[0], size * 1.5 / 72 / panel[1]
         step = (0.3 if above else -0.3) / panel[1]
-        place = _free_place((x, y + step), (wide, high), taken, drawn, above=above)
-        _write_for(axes, text, (x, y), place, ha="left")
+        spot = _free_place((x, y + step), (wide, high), taken, drawn, above=above)
+        _write_for(axes, text, (x, y), spot, ha="left")
 
 
 def _write_for(
-    axes: Axes, text: str, point: tuple[float, float], place: tuple[float, float], **how: Any
+    axes: Axes, text: str, point: tuple[float, float], spot: tuple[float, float], **how: Any
 ) -> None:
     """Write a text into a panel, with a line to the point that it is about."""
     axes.annotate(
         text,
         point,
-        place,
+        spot,
         xycoords="axes fraction",
         textcoords="axes fraction",
         size=use().note,
@@ -330,8 +330,10 @@ def _free_place(
     low, high = size[1] / 2, 1 - size[1] / 2
     steps = [0.0, *(sign * step for sign in (1, -1) for step in range(1, _TRIES))]
     away = size[1] if above else -size[1]
-    places = [wanted[1] + step * away for step in steps]
-    inside = [place for place in places if low <= place <= high] or [min(max(wanted[1], low), high)]
+    heights = [wanted[1] + step * away for step in steps]
+    inside = [height for height in heights if low <= height <= high] or [
+        min(max(wanted[1], low), high)
+    ]
 
     def covers(left: float, middle: float) -> int:
         """How many dots of curves a text there would cover; others' texts count as many."""
@@ -345,7 +347,7 @@ def _free_place(
         return dots + len(drawn) * sum(others)
 
     every = [(left, middle) for middle in inside for left in lefts]
-    left, middle = min(every, key=lambda place: covers(*place))
+    left, middle = min(every, key=lambda spot: covers(*spot))
     taken.append((left, left + size[0], middle))
     return left, middle
 
@@ -358,8 +360,8 @@ def _dots(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray
     if len(points) < 2:
         return np.reshape(points, (-1, 2))
     along = np.linspace(0.0, len(points) - 1.0, 30 * len(points))
-    places = np.arange(len(points))
-    return np.column_stack([np.interp(along, places, points[:, way]) for way in (0, 1)])
+    numbers = np.arange(len(points))
+    return np.column_stack([np.interp(along, numbers, points[:, way]) for way in (0, 1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,24 +376,27 @@ class End:
 
 def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> None:
     """Write the lines' names beside a panel, in the order in which the lines end."""
-    found = []
+    ends_in_panel = []
     for end in ends:
         last = int(np.nonzero(np.isfinite(end.y))[0][-1])
-        found.append((in_panel(axes, end.x[last], end.y[last]), end))
+        ends_in_panel.append((in_panel(axes, end.x[last], end.y[last]), end))
     # Of lines that end together the first one named stands on top.
-    found = [
-        item for _, item in sorted(enumerate(found), key=lambda item: (item[1][0][1], -item[0]))
+    ends_in_panel = [
+        item
+        for _, item in sorted(enumerate(ends_in_panel), key=lambda item: (item[1][0][1], -item[0]))
     ]
-    texts = [wrap(together(launched(end.label)), _LABEL_WIDTH, use().text) for _, end in found]
+    texts = [
+        wrap(together(launched(end.label)), _LABEL_WIDTH, use().text) for _, end in ends_in_panel
+    ]
     sizes = [len(lines) * use().text * 1.3 / 72 / panel[1] for lines in texts]
-    places = spread([place[1] for place, _ in found], sizes)
+    heights = spread([tip[1] for tip, _ in ends_in_panel], sizes)
     inch = 1.0 / panel[0]
     start = 1.0 + _LEADER * inch
-    for (place, end), lines, y in zip(found, texts, places, strict=True):
+    for (point, end), lines, y in zip(ends_in_panel, texts, heights, strict=True):
         how: Look = {"transform": axes.transAxes, "clip_on": False}
-        leader = ([place[0], start - 0.04 * inch], [place[1], y])
+        leader = ([point[0], start - 0.04 * inch], [point[1], y])
         # A line that ends early isn't drawn on: its leader is dotted.
-        dots = ":" if place[0] < _EARLY else "-"
+        dots = ":" if point[0] < _EARLY else "-"
         axes.plot(*leader, color=end.look["color"], linewidth=0.8, alpha=0.7, linestyle=dots, **how)
         sample = np.array([start, start + _SAMPLE * inch / 2, start + _SAMPLE * inch])
         axes.plot(sample, np.full(3, y), markevery=[1], **end.look, **how)
@@ -407,30 +412,30 @@ def label_ends(axes: Axes, ends: Sequence[End], panel: tuple[float, float]) -> N
 def spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
     """Move places apart until boxes of the given sizes don't overlap."""
     groups: list[tuple[float, float, list[int]]] = []  # middle, size, members
-    for index, (place, size) in enumerate(zip(wanted, sizes, strict=True)):
-        middle, whole, members = place, size, [index]
+    for index, (wish, size) in enumerate(zip(wanted, sizes, strict=True)):
+        middle, whole, members = wish, size, [index]
         while groups and groups[-1][0] + groups[-1][1] / 2 > middle - whole / 2:
             before, length, others = groups.pop()
             middle = before * len(others) + middle * len(members)
             members = others + members
             middle, whole = middle / len(members), whole + length
         groups.append((middle, whole, members))
-    places = [0.0] * len(wanted)
+    middles = [0.0] * len(wanted)
     for middle, whole, members in groups:
         low = middle - whole / 2
         for member in members:
-            places[member] = low + sizes[member] / 2
+            middles[member] = low + sizes[member] / 2
             low += sizes[member]
     # Then into the panel, as far as there is room.
     floor = 0.0
     for member, size in enumerate(sizes):
-        places[member] = max(places[member], floor + size / 2)
-        floor = places[member] + size / 2
+        middles[member] = max(middles[member], floor + size / 2)
+        floor = middles[member] + size / 2
     ceiling = max(1.0, sum(sizes))
     for member, size in reversed(list(enumerate(sizes))):
-        places[member] = min(places[member], ceiling - size / 2)
-        ceiling = places[member] - size / 2
-    return places
+        middles[member] = min(middles[member], ceiling - size / 2)
+        ceiling = middles[member] - size / 2
+    return middles
 
 
 # Points of plans: which no other beats in both ways, which to draw, the numbers of the best.
@@ -443,12 +448,12 @@ def pareto(
     x: NDArray[np.float64], y: NDArray[np.float64], valid: NDArray[np.bool_], *, more: bool
 ) -> NDArray[np.int64]:
     """Find the points that no other point beats in both ways."""
-    places = np.nonzero(valid)[0]
-    cost = -y[places] if more else y[places]
-    order = np.lexsort((cost, x[places]))
-    places, cost = places[order], cost[order]
+    cells = np.nonzero(valid)[0]
+    cost = -y[cells] if more else y[cells]
+    order = np.lexsort((cost, x[cells]))
+    cells, cost = cells[order], cost[order]
     least = np.minimum.accumulate(np.concatenate([[np.inf], cost[:-1]])) if len(cost) else cost
-    return np.asarray(places[cost < least], dtype=np.int64)
+    return np.asarray(cells[cost < least], dtype=np.int64)
 
 
 def thinned(
@@ -458,16 +463,16 @@ def thinned(
     axes: tuple[Axis, Axis],
 ) -> NDArray[np.int64]:
     """Return the points to draw: of those that would cover each other on paper the first one."""
-    places = np.nonzero(valid)[0]
-    cells = np.zeros(len(places), dtype=np.int64)
+    cells_of = np.nonzero(valid)[0]
+    cells = np.zeros(len(cells_of), dtype=np.int64)
     for values, axis, count in zip((x, y), axes, _CELLS, strict=True):
-        low, high, own = axis.low, axis.high, values[places]
+        low, high, positions = axis.low, axis.high, values[cells_of]
         if axis.scale == "log":
-            low, high, own = np.log(low), np.log(high), np.log(own)
-        inside = np.clip((own - low) / (high - low), 0.0, 1.0)
+            low, high, positions = np.log(low), np.log(high), np.log(positions)
+        inside = np.clip((positions - low) / (high - low), 0.0, 1.0)
         cells = cells * (count + 1) + np.round(count * inside).astype(np.int64)
     _, first = np.unique(cells, return_index=True)
-    return np.asarray(places[np.sort(first)], dtype=np.int64)
+    return np.asarray(cells_of[np.sort(first)], dtype=np.int64)
 
 
 def numbers_at(
@@ -479,14 +484,14 @@ def numbers_at(
     above: bool,
 ) -> None:
     """Number points, from 1 on, in a row beside them."""
-    places = [in_panel(axes, *point) for point in zip(x.tolist(), y.tolist(), strict=True)]
-    order = sorted(range(len(places)), key=lambda rank: places[rank])
+    points = [in_panel(axes, *point) for point in zip(x.tolist(), y.tolist(), strict=True)]
+    order = sorted(range(len(points)), key=lambda rank: points[rank])
     sizes = [(text_width(f"{rank + 1}", use().note) + 0.12) / panel[0] for rank in order]
-    across = spread([places[rank][0] for rank in order], sizes)
-    heights = [place[1] for place in places]
+    across = spread([points[rank][0] for rank in order], sizes)
+    heights = [spot[1] for spot in points]
     # All in a row, clear of the lines and of the panel's ends.
     row = max(heights) + _AWAY / panel[1] if above else min(heights) - _AWAY / panel[1]
     row = min(max(row, 0.1 / panel[1]), 1.0 - 0.1 / panel[1])
-    for rank, place in zip(order, across, strict=True):
-        point = places[rank]
-        _write_for(axes, f"{rank + 1}", point, (place, row), weight="bold", color=INK, ha="center")
+    for rank, column in zip(order, across, strict=True):
+        point = points[rank]
+        _write_for(axes, f"{rank + 1}", point, (column, row), weight="bold", color=INK, ha="center")

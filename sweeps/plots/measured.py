@@ -159,8 +159,8 @@ def draw_measured(figure: Figure, view: View) -> Canvas:
         made.set_axes(index, xaxis, yaxis, ratio)
         _draw_panel(axes, rows, index)
         _draw_within(strip, band)
-        for place, line in enumerate(rows.lines):
-            _draw_ratio(strip, rows.x, rows.ratio[index, place], stroke(line))
+        for position, line in enumerate(rows.lines):
+            _draw_ratio(strip, rows.x, rows.ratio[index, position], stroke(line))
     return made.finished()
 
 
@@ -194,14 +194,14 @@ def _prepared(figure: Figure, view: View) -> _Rows:
     ongoing = np.maximum.accumulate(seen[..., ::-1], -1)[..., ::-1]
     predicted = np.where(begun & ongoing, predicted, np.nan)
     lines = lines_of(figure, view, by, np.asarray(both.any(axis=(0, -1))))
-    own = bool(by) and by[0] in view.dataset[figure["measured"]].dims
+    along_lines = bool(by) and by[0] in view.dataset[figure["measured"]].dims
     return _Rows(
         [name for name in panels if name not in dropped],
         lines,
         x,
         pick(predicted, lines)[kept],
         pick(measured, lines)[kept],
-        own,
+        along_lines,
         notes,
     )
 
@@ -220,19 +220,19 @@ def _axes(figure: Figure, view: View, rows: _Rows) -> tuple[Axis, Axis]:
 
 
 def _draw_panel(axes: Axes, rows: _Rows, index: int) -> None:
-    for place, line in enumerate(rows.lines):
+    for position, line in enumerate(rows.lines):
         how = _predicted(line, len(rows.lines))
-        predicted, measured = rows.predicted[index, place], rows.measured[index, place]
+        predicted, measured = rows.predicted[index, position], rows.measured[index, position]
         seen = np.isfinite(predicted)
         axes.plot(rows.x[seen], predicted[seen], **how)
-        if rows.own or place == 0:
+        if rows.own or position == 0:
             colour = how["color"] if rows.own else INK
             axes.plot(rows.x, measured, markeredgecolor=colour, zorder=3, **_MEASURED)
     if len(rows.panels) == 1 and len(rows.lines) > 1:
         return  # the legend says it
     texts = []
-    for place, line in enumerate(rows.lines):
-        text = _error(rows, index, place)
+    for position, line in enumerate(rows.lines):
+        text = _error(rows, index, position)
         texts.append(f"{line.label}: {text}" if line.label and text else text)
     axes.text(
         0.03,
@@ -246,9 +246,9 @@ def _draw_panel(axes: Axes, rows: _Rows, index: int) -> None:
     )
 
 
-def _error(rows: _Rows, index: int, place: int) -> str:
+def _error(rows: _Rows, index: int, position: int) -> str:
     """Return a line's median error in words; nothing where it has no pair of values."""
-    predicted, measured = rows.predicted[index, place], rows.measured[index, place]
+    predicted, measured = rows.predicted[index, position], rows.measured[index, position]
     count = int(np.count_nonzero(np.isfinite(predicted / measured)))
     if count == 0:
         return ""
@@ -372,8 +372,8 @@ def _draw_values(
     axes.fill_between(x, x * (1 - BAND_WIDTH), x * (1 + BAND_WIDTH), color=BAND, zorder=0.5)
     axes.plot(x, x, color=BOUND, linewidth=1.0, zorder=1)
     for name, look in looks.items():
-        own = cloud.of(name)
-        axes.plot(cloud.measured[own], cloud.predicted[own], zorder=2, **look)
+        cells = cloud.of(name)
+        axes.plot(cloud.measured[cells], cloud.predicted[cells], zorder=2, **look)
     sizes = np.abs(cloud.ratio - 1.0)
     text = (
         f"{len(sizes)} rows\nmean error {100 * np.mean(sizes):.1f} %\n"
@@ -448,7 +448,7 @@ def draw_calibrated(
 ) -> list[Path]:
     """Draw a panel an operation: points, curves with their bands, and the ratio below."""
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
-    looks = {name: line_look(place, place) for place, name in enumerate(labels)}
+    looks = {name: line_look(colour, colour) for colour, name in enumerate(labels)}
     with style():
         size = panel_size(len(panels), strips=True)
         xaxis, yaxis, ratio = _calibrated_axes(panels, size)
@@ -474,18 +474,18 @@ def draw_calibrated(
 def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tuple[Axis, Axis, Axis]:
     """Return the axes of size, of bandwidth (all panels' the same), and of the ratio."""
     curves = [curve for panel in panels for curve in panel.curves]
-    sizes = np.concatenate([one.message_bytes for one in curves])
+    sizes = np.concatenate([series.message_bytes for series in curves])
     about = {"long_name": "message size", "units": "byte"}
     xaxis = axis_of("message_bytes", about, sizes, "log", size[0])
-    peaks = [max(float(one.measured.max()) for one in panel.curves) for panel in panels]
+    peaks = [max(float(series.measured.max()) for series in panel.curves) for panel in panels]
     about = {"long_name": "bus bandwidth", "units": "byte s-1"}
-    shown = [one.fitted for one in curves]
-    few = [one for panel in panels if len(panel.curves) <= _FEW for one in panel.curves]
-    shown += [values for one in few for values in (one.profile, one.high)]
+    shown = [series.fitted for series in curves]
+    few = [series for panel in panels if len(panel.curves) <= _FEW for series in panel.curves]
+    shown += [values for series in few for values in (series.profile, series.high)]
     high = 1.04 * max([*peaks, *(float(values.max()) for values in shown)])
     # Panels of one scale; logarithmic where the lowest would be flat on a linear one.
     log = max(peaks) > _APART * min(peaks)
-    least = min(float(one.measured.min()) for one in curves)
+    least = min(float(series.measured.min()) for series in curves)
     ends = (max(least / 1.3, high / _DECADES), 1.3 * high) if log else (0.0, high)
     yaxis = axis_of(
         "busbw",
@@ -496,7 +496,7 @@ def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tupl
         vertical=True,
         ends=ends,
     )
-    ratio = np.concatenate([one.ratio for one in curves])
+    ratio = np.concatenate([series.ratio for series in curves])
     return xaxis, yaxis, _ratio_axis("Measured / fitted", ratio, _CALIBRATED_STRIP, _LEAST)
 
 
@@ -544,17 +544,25 @@ def _draw_strip(axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]]) -> N
     size = np.concatenate([curve.message_bytes for curve in panel.curves])
     order = np.argsort(size, kind="stable")
     low, high = (
-        np.concatenate([getattr(one, name) / one.fitted for one in panel.curves])
+        np.concatenate([getattr(series, name) / series.fitted for series in panel.curves])
         for name in ("low", "high")
     )
     axes.fill_between(
         size[order], low[order], high[order], color=BAND, linewidth=0, step="mid", zorder=0.5
     )
-    for one in panel.curves:
-        _draw_ratio(axes, one.message_bytes, one.ratio, looks[one.label])
-        if one.odd.any():
-            rings = np.clip(one.ratio[one.odd], *axes.get_ylim())
-            axes.plot(one.message_bytes[one.odd], rings, zorder=4, clip_on=False, **_RING)
+    for measured_curve in panel.curves:
+        _draw_ratio(
+            axes, measured_curve.message_bytes, measured_curve.ratio, looks[measured_curve.label]
+        )
+        if measured_curve.odd.any():
+            rings = np.clip(measured_curve.ratio[measured_curve.odd], *axes.get_ylim())
+            axes.plot(
+                measured_curve.message_bytes[measured_curve.odd],
+                rings,
+                zorder=4,
+                clip_on=False,
+                **_RING,
+            )
 
 
 def _calibrated_legend(
@@ -590,7 +598,9 @@ def draw_normal(
         else ("busbw", {"long_name": "bus bandwidth", "units": "byte s-1"})
     )
     prefix = "mfu" if mfu else "busbw"
-    bands = [[float(row[f"{prefix}_{one}"]) for row in rows] for one in ("low", "typical", "high")]
+    bands = [
+        [float(row[f"{prefix}_{bound}"]) for row in rows] for bound in ("low", "typical", "high")
+    ]
     x = np.array([] if mfu else [float(row[name]) for row in rows])
     if mfu:
         # The band of all runs, over their numbers of GPUs.

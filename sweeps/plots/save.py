@@ -83,18 +83,18 @@ def _darken(canvas: Canvas) -> None:
         rows = [(to_hex(row), round(255 * row[3])) for row in to_rgba_array(value)]
         return [f"{_DARK.get(seen, seen)}{alpha:02x}" if alpha else "none" for seen, alpha in rows]
 
-    texts = (one for one in canvas.findobj() if isinstance(one, Text))
+    texts = (item for item in canvas.findobj() if isinstance(item, Text))
     boxes = [box for text in texts if (box := text.get_bbox_patch()) is not None]
     for artist in (*canvas.findobj(), *boxes):
         for name in _COLOURED:
             read, write = (getattr(artist, f"{verb}_{name}", None) for verb in ("get", "set"))
             if read is None or write is None or (name == "color" and hasattr(artist, "get_hatch")):
                 continue
-            found = other(read())
-            if found:
-                write(found if len(found) > 1 else found[0])
+            colours = other(read())
+            if colours:
+                write(colours if len(colours) > 1 else colours[0])
         for effect in artist.get_path_effects() or ():
             assert isinstance(effect, AbstractPathEffect)
-            own = vars(effect).get("_gc", {})
-            if "foreground" in own:
-                own["foreground"] = other(own["foreground"])[0]
+            settings = vars(effect).get("_gc", {})
+            if "foreground" in settings:
+                settings["foreground"] = other(settings["foreground"])[0]

@@ -95,7 +95,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     several = [value] if isinstance(value, str) else value
     if not isinstance(several, list | tuple):
         raise NotReadableError
-    return tuple(dict.fromkeys(_text(one) for one in several))
+    return tuple(dict.fromkeys(_text(entry) for entry in several))
 
 
 _some_texts = _checked(bool, _texts)
@@ -103,7 +103,7 @@ _some_texts = _checked(bool, _texts)
 
 def _numbers(value: Any) -> tuple[float, ...]:
     several = value if isinstance(value, list | tuple) else [value]
-    return tuple(sorted(_number(one) for one in several))
+    return tuple(sorted(_number(entry) for entry in several))
 
 
 def _table(value: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _table(value: Any) -> dict[str, Any]:
     table = {}
     for dim, wanted in value.items():
         several = wanted if isinstance(wanted, list | tuple) else [wanted]
-        if not several or not all(isinstance(one, str | Real) for one in several):
+        if not several or not all(isinstance(entry, str | Real) for entry in several):
             raise NotReadableError
         table[dim] = list(several) if isinstance(wanted, list | tuple) else wanted
     return table
@@ -120,13 +120,13 @@ def _table(value: Any) -> dict[str, Any]:
 
 def _entries(value: Any) -> dict[str, object]:
     table = _table(value)
-    if not table or any(isinstance(one, list) for one in table.values()):
+    if not table or any(isinstance(entry, list) for entry in table.values()):
         raise NotReadableError
     return table
 
 
 def _choice(*allowed: str) -> Form:
-    known = ", ".join(f'"{one}"' for one in allowed)
+    known = ", ".join(f'"{entry}"' for entry in allowed)
     return Form(_checked(lambda value: value in allowed, str), f"one of {known}")
 
 
@@ -429,10 +429,10 @@ _MOST_COLOURS = 16
 
 def colour_of(name: str) -> int | None:
     """Return the area's colour of a part of a step or of its memory, the same everywhere."""
-    own = name.removeprefix("peak_")
+    quantity = name.removeprefix("peak_")
     for part in _MEMORY:
-        if own in part.variables:
-            return part.colour + _MOST_COLOURS // 2 * (own != part.variables[0])
+        if quantity in part.variables:
+            return part.colour + _MOST_COLOURS // 2 * (quantity != part.variables[0])
     return _COLOURS.get(name)
 
 
@@ -472,8 +472,8 @@ def stacked(kind: str, variables: Sequence[str], *, chosen: bool) -> list[Part]:
     """Return the parts of a stack."""
     if kind != "memory" or chosen:
         known = {} if kind == "memory" else {**_COLOURS}
-        own = [known[name] for name in variables if name in known]
-        free = [colour for colour in range(_MOST_COLOURS) if colour not in own]
+        taken = [known[name] for name in variables if name in known]
+        free = [colour for colour in range(_MOST_COLOURS) if colour not in taken]
         rest = iter([*free, *range(len(variables))])
         return [
             Part((name,), "", known[name] if name in known else next(rest)) for name in variables
@@ -512,7 +512,7 @@ def _distinct(names: Mapping[str, str]) -> dict[str, str]:
         }
     words = [text.split() for text in short.values()]
     while all(len(word) > 1 and word[0] == words[0][0] for word in words):
-        words = [one[1:] for one in words]
-    while all(len(one) > 1 and one[-1] == words[0][-1] for one in words):
-        words = [one[:-1] for one in words]
-    return {name: " ".join(one).rstrip(",") for name, one in zip(short, words, strict=True)}
+        words = [word[1:] for word in words]
+    while all(len(word) > 1 and word[-1] == words[0][-1] for word in words):
+        words = [word[:-1] for word in words]
+    return {name: " ".join(word).rstrip(",") for name, word in zip(short, words, strict=True)}

@@ -130,9 +130,9 @@ class Stacks:
 
     def fill(self, part: int) -> dict[str, object]:
         """Return how a part's area is filled."""
-        own = self.colours[part] if self.colours else part
-        look: dict[str, object] = {"facecolor": region_colour(own), "edgecolor": "white"}
-        if self.colours and own >= _OWN_COLOURS:
+        colour = self.colours[part] if self.colours else part
+        look: dict[str, object] = {"facecolor": region_colour(colour), "edgecolor": "white"}
+        if self.colours and colour >= _OWN_COLOURS:
             look |= {"hatch": _STRIPES, "edgecolor": MUTED, "linewidth": 0.0}
         return look
 
@@ -142,12 +142,13 @@ class Stacks:
         if self.standing:
             return size
         lines = [_lines(name) for name in self.names]
-        slot = _SLOT_OF_TWO if any(len(one) > 1 for one in lines) else _SLOT
+        slot = _SLOT_OF_TWO if any(len(name_lines) > 1 for name_lines in lines) else _SLOT
         slot *= use().scale * (_CLOSER if use().above else 1.0)
         wide = size[0]
         if use().column:  # What their names leave of it
             names = max(
-                (text_width(line, use().tick) for one in lines for line in one), default=0.0
+                (text_width(line, use().tick) for name_lines in lines for line in name_lines),
+                default=0.0,
             )
             wide = use().width - names - _AROUND_BARS
         return wide, max(slot * len(self.names), 1.0 * use().scale)
@@ -187,8 +188,7 @@ def _value_axis(stacks: Stacks, inches: float) -> Axis:
     if any(any(row) for row in stacks.bar_notes):
         factor, _ = scale_of(stacks.units).pick(float(np.nanmax(stacks.totals, initial=0.0)))
         texts = [
-            _end_text(stacks, panel, place, factor)
-            for panel, place in np.ndindex(stacks.totals.shape)
+            _end_text(stacks, panel, bar, factor) for panel, bar in np.ndindex(stacks.totals.shape)
         ]
         lines = [line for text in texts for line in text.split("\n")]
         room = max(text_width(line, use().note, bold=True) for line in lines) + 0.15
@@ -202,10 +202,10 @@ def _value_axis(stacks: Stacks, inches: float) -> Axis:
 def _draw_panel(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame) -> None:
     lowest, first = made.outer(index)
     standing = stacks.standing
-    places = np.arange(len(stacks.names), dtype=np.float64)
-    ends = (-0.5, len(places) - 0.5)
+    bars = np.arange(len(stacks.names), dtype=np.float64)
+    ends = (-0.5, len(bars) - 0.5)
     whole = np.isfinite(stacks.totals[index])
-    done = np.zeros((2, len(places)))  # what is above nought, and below
+    done = np.zeros((2, len(bars)))  # what is above nought, and below
     for part, values in enumerate(stacks.parts[index]):
         heights = np.where(whole, values, 0.0)
         # What isn't there gets no bar, not one of height zero.
@@ -213,18 +213,18 @@ def _draw_panel(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame
         below = (heights < 0).astype(np.int64)
         starts = np.take_along_axis(done, below[None], axis=0)[0]
         look = {"linewidth": 0.8, **stacks.fill(part)}
-        _bars(axes, places[there], heights[there], starts[there], look, standing=standing)
+        _bars(axes, bars[there], heights[there], starts[there], look, standing=standing)
         done += np.where(np.arange(2)[:, None] == below, heights, 0.0)
     if standing:
         value.apply(axes, "y", labels=first)
         axes.set_xlim(*ends)
-        axes.set_xticks(places, _names(stacks) if lowest else [""] * len(places))
+        axes.set_xticks(bars, _names(stacks) if lowest else [""] * len(bars))
     else:
         value.apply(axes, "x", labels=lowest)
         axes.set_ylim(*reversed(ends))  # the first bar on top
-        axes.set_yticks(places, _names(stacks) if first else [""] * len(places))
+        axes.set_yticks(bars, _names(stacks) if first else [""] * len(bars))
     axes.grid(visible=False, axis="x" if standing else "y")
-    _draw_capacity(axes, stacks, index, places)
+    _draw_capacity(axes, stacks, index, bars)
     _write_totals(axes, stacks, index, value, made)
 
 
@@ -234,7 +234,7 @@ def _names(stacks: Stacks) -> list[str]:
 
 def _bars(
     axes: Axes,
-    places: NDArray[np.float64],
+    bars: NDArray[np.float64],
     heights: NDArray[np.float64],
     starts: NDArray[np.float64],
     look: Look,
@@ -242,24 +242,24 @@ def _bars(
     standing: bool,
 ) -> None:
     if standing:
-        axes.bar(places, heights, width=_BAR, bottom=starts, **look)
+        axes.bar(bars, heights, width=_BAR, bottom=starts, **look)
     else:
-        axes.barh(places, heights, height=_BAR, left=starts, **look)
+        axes.barh(bars, heights, height=_BAR, left=starts, **look)
 
 
-def _draw_capacity(axes: Axes, stacks: Stacks, index: int, places: NDArray[np.float64]) -> None:
+def _draw_capacity(axes: Axes, stacks: Stacks, index: int, bars: NDArray[np.float64]) -> None:
     if stacks.capacity is None:
         return
     standing = stacks.standing
     limits, over = stacks.capacity[index], stacks.beyond[index]
     if stacks.striped and over.any():
         rest = (stacks.totals[index] - limits)[over]
-        _bars(axes, places[over], rest, limits[over], {**_OVER, "zorder": 2.5}, standing=standing)
+        _bars(axes, bars[over], rest, limits[over], {**_OVER, "zorder": 2.5}, standing=standing)
     lines = axes.hlines if standing else axes.vlines
     lines(
         limits,
-        places - 0.5,
-        places + 0.5,
+        bars - 0.5,
+        bars + 0.5,
         colors=CAPACITY["color"],
         linewidth=CAPACITY["linewidth"],
         linestyles=CAPACITY["linestyle"],
@@ -267,12 +267,12 @@ def _draw_capacity(axes: Axes, stacks: Stacks, index: int, places: NDArray[np.fl
     )
 
 
-def _end_text(stacks: Stacks, panel: int, place: int, factor: float) -> str:
+def _end_text(stacks: Stacks, panel: int, bar: int, factor: float) -> str:
     """Return what stands at a bar's end: its total and what else there is, or why it isn't."""
-    total = stacks.totals[panel, place]
+    total = stacks.totals[panel, bar]
     if not np.isfinite(total):
-        return (stacks.missing[panel][place] if stacks.missing else "") or "none"
-    bar_note = stacks.bar_notes[panel][place] if stacks.bar_notes else ""
+        return (stacks.missing[panel][bar] if stacks.missing else "") or "none"
+    bar_note = stacks.bar_notes[panel][bar] if stacks.bar_notes else ""
     joint = "\n" if stacks.standing else " · "
     text = number(total / factor)
     if "e-" in text:
@@ -286,21 +286,21 @@ def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Fra
     standing = stacks.standing
     roomy = made.columns <= _TOTALS_UP_TO or not standing
     factor, _ = scale_of(stacks.units).pick(value.high)  # as the axis' numbers
-    for place, total in enumerate(stacks.totals[index]):
-        over = bool(stacks.beyond[index, place])
-        over = over or (stacks.alarm is not None and bool(stacks.alarm[index, place]))
+    for bar, total in enumerate(stacks.totals[index]):
+        over = bool(stacks.beyond[index, bar])
+        over = over or (stacks.alarm is not None and bool(stacks.alarm[index, bar]))
         none = not np.isfinite(total)
         if not (roomy or over or none):
             continue
-        end = 0.0 if none else float(stacks.tops[index, place])
-        text = _end_text(stacks, index, place, factor)
+        end = 0.0 if none else float(stacks.tops[index, bar])
+        text = _end_text(stacks, index, bar, factor)
         if stacks.capacity is not None and not standing:
             # Beyond the capacity's line rather than on it.
             low, high = axes.get_xlim()
             wide = (text_width(text, use().note) + 0.1) * (high - low) / made.panel[0]
-            limit = float(stacks.capacity[index, place])
+            limit = float(stacks.capacity[index, bar])
             end = limit if end < limit < end + wide else end
-        point = (place, end) if standing else (end, place)
+        point = (bar, end) if standing else (end, bar)
         axes.annotate(
             text,
             point,
@@ -377,7 +377,7 @@ def _prepared(figure: Figure, view: View) -> Stacks:
     dims = [*panel_dims, *by]
     units = refuse_mixed_units(figure.where, view, figure["parts"])
     names_of = [view.labels(dim) for dim in by]
-    places = list(np.ndindex(tuple(len(names) for names in names_of)))
+    cells = list(np.ndindex(tuple(len(names) for names in names_of)))
     shape = (len(panels), *(len(names) for names in names_of))
     parts = np.stack(
         [_spread(view, part, dims, shape, bool(panel_dims)) for part in figure["parts"]], axis=1
@@ -386,7 +386,7 @@ def _prepared(figure: Figure, view: View) -> Stacks:
     if figure["capacity"] is not None:
         capacity = _spread(view, figure["capacity"], dims, shape, bool(panel_dims))
         capacity = capacity.reshape(len(panels), -1)
-    names = [_name([names_of[k][entry] for k, entry in enumerate(place)]) for place in places]
+    names = [_name([names_of[k][entry] for k, entry in enumerate(cell)]) for cell in cells]
     # Two dimensions are a product with holes: what has no value in any panel isn't a bar.
     kept = np.isfinite(parts).any(axis=(0, 1)) | (len(by) < 2)
     kept = np.asarray(kept)
@@ -453,7 +453,7 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
         raise InputError(message)
     chosen = seen[np.argsort(-size[seen], kind="stable")][: figure["most"]]
     names = ["\n".join(_lines(name)) for name in _constants(view, dim, chosen)]
-    places = np.arange(len(chosen), dtype=np.float64)
+    rows = np.arange(len(chosen), dtype=np.float64)
     shown = [values[chosen] for values in moved]
     width = panel_size(1)[0]
     texts = _moved_texts(view, dim, chosen, shown)
@@ -486,8 +486,8 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
         look: Look = {"color": known[key], "linewidth": 0.0}
         there = np.isfinite(values)
         high = np.where(inner, _BAR / 2, _BAR)[there]
-        axes.barh(places[there], values[there], height=high, zorder=2.0, **look)
-        axes.barh(places[inner], values[inner], height=_BAR / 2, zorder=2.5, **look)
+        axes.barh(rows[there], values[there], height=high, zorder=2.0, **look)
+        axes.barh(rows[inner], values[inner], height=_BAR / 2, zorder=2.5, **look)
     # At its ends what a bar is: of two on one side the longer one's.
     for index, pair in enumerate(np.nan_to_num(np.transpose(shown)).tolist()):
         for side in (-1.0, 1.0):
@@ -505,8 +505,8 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
                 )
     value.apply(axes, "x")
     axes.axvline(0.0, color=INK, linewidth=0.8)
-    axes.set_ylim(len(places) - 0.5, -0.5)
-    axes.set_yticks(places, names)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(rows, names)
     axes.grid(visible=False, axis="y")
     return made.finished()
 
@@ -520,18 +520,18 @@ def _moved_texts(
     for row, name, factor in zip(texts, ("lower_value", "upper_value"), (0.9, 1.1), strict=True):
         if known:
             points, values = (view.numbers(n, [dim])[chosen] for n in (name, "value"))
-            for place in np.flatnonzero(~np.isclose(points, factor * values, rtol=1e-9, atol=0.0)):
-                row[place] += f" at {number(float(points[place]))}"
+            for index in np.flatnonzero(~np.isclose(points, factor * values, rtol=1e-9, atol=0.0)):
+                row[index] += f" at {number(float(points[index]))}"
     return texts
 
 
 def _constants(view: View, dim: str, chosen: NDArray[np.int64]) -> list[str]:
     """Return constants with their values, and whether they are assumed."""
-    names = [view.labels(dim)[place] for place in chosen]
-    own = view.dataset.variables
-    if not {"value", "units", "kind"} <= {*own}:
+    names = [view.labels(dim)[index] for index in chosen]
+    variables = view.dataset.variables
+    if not {"value", "units", "kind"} <= {*variables}:
         return names
-    columns = (own[name].values[chosen].tolist() for name in ("value", "units", "kind"))
+    columns = (variables[name].values[chosen].tolist() for name in ("value", "units", "kind"))
     return [
         f"{plain(name)} {scale_of(as_read(name, unit)).given(value)}{'*' * (kind == ASSUMED)}"
         for name, value, unit, kind in zip(names, *columns, strict=True)

@@ -143,46 +143,46 @@ def using(name: str) -> Iterator[None]:
 
 def _settings() -> dict[str, object]:
     """Return matplotlib's settings for the current use."""
-    own = use()
+    sizes = use()
     return {
         "font.family": "sans-serif",
         "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
-        "font.size": own.text,
+        "font.size": sizes.text,
         "text.color": INK,
         "text.parse_math": False,  # names come from users: a dollar sign is one
         "axes.edgecolor": MUTED,
         "axes.labelcolor": INK,
-        "axes.labelsize": own.text,
-        "axes.titlesize": own.text,
+        "axes.labelsize": sizes.text,
+        "axes.titlesize": sizes.text,
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",
         "axes.titlepad": 5.0,
-        "axes.linewidth": 1.0 * own.scale,
+        "axes.linewidth": 1.0 * sizes.scale,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.axisbelow": True,
         "axes.grid": True,
         "axes.unicode_minus": True,
         "grid.color": FAINT,
-        "grid.linewidth": 0.8 * own.scale,
+        "grid.linewidth": 0.8 * sizes.scale,
         "xtick.color": MUTED,
         "ytick.color": MUTED,
         "xtick.labelcolor": INK,
         "ytick.labelcolor": INK,
-        "xtick.labelsize": own.tick,
-        "ytick.labelsize": own.tick,
+        "xtick.labelsize": sizes.tick,
+        "ytick.labelsize": sizes.tick,
         "xtick.minor.size": 2.0,
         "ytick.minor.size": 2.0,
-        "lines.linewidth": 2.0 * own.scale,
-        "lines.markersize": 5.5 * own.scale,
+        "lines.linewidth": 2.0 * sizes.scale,
+        "lines.markersize": 5.5 * sizes.scale,
         "lines.dash_capstyle": "butt",
         "lines.scale_dashes": True,
         "legend.frameon": False,
-        "legend.fontsize": own.text,
-        "legend.title_fontsize": own.text,
-        "hatch.linewidth": 1.4 * own.scale,
+        "legend.fontsize": sizes.text,
+        "legend.title_fontsize": sizes.text,
+        "hatch.linewidth": 1.4 * sizes.scale,
         "figure.facecolor": "white",
-        "figure.dpi": own.dots,  # Letters are fitted to dots: laid out as it is written
+        "figure.dpi": sizes.dots,  # Letters are fitted to dots: laid out as it is written
         "savefig.facecolor": "white",
         "pdf.fonttype": 42,  # TrueType: publishers refuse the other
         "svg.fonttype": "none",  # text stays text: to be searched, edited, read aloud
@@ -281,7 +281,7 @@ def launched(name: str) -> str:
     text = name.replace("virtual pipeline size ", "vpp ")
     if not _DEGREE.search(text):
         return name
-    return _DEGREE.sub(lambda found: found[0].upper(), text).replace(" · ", ", ")
+    return _DEGREE.sub(lambda match: match[0].upper(), text).replace(" · ", ", ")
 
 
 def _pieces(word: str, width: float, size: float, *, bold: bool) -> Iterator[str]:
@@ -437,8 +437,8 @@ _SUBSCRIPTS = dict(zip("0123456789", "₀₁₂₃₄₅₆₇₈₉", strict=Tr
 def symbol(latex: str) -> str:
     """Return a LaTeX symbol as plain text, or nothing where plain text has no such form."""
     text = latex.strip().strip("$").replace("{", "").replace("}", "")
-    text = re.sub(r"\\([A-Za-z]+)", lambda found: _greek(found[1]), text)
-    text = re.sub(r"_([0-9])$", lambda found: _SUBSCRIPTS[found[1]], text)
+    text = re.sub(r"\\([A-Za-z]+)", lambda match: _greek(match[1]), text)
+    text = re.sub(r"_([0-9])$", lambda match: _SUBSCRIPTS[match[1]], text)
     return "" if re.search(r"[\\_^\s]", text) else text
 
 

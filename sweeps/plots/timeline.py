@@ -146,7 +146,7 @@ def draw_stages(
 ) -> list[Path]:
     """Draw what the stages of pipelines do, a row each; idle is white."""
     marks = marks or {}
-    every = [one for rows in courses.values() for spans in rows.values() for one in spans]
+    every = [span for rows in courses.values() for spans in rows.values() for span in spans]
     last = max([*(span.end for span in every), *marks.values()], default=0.0)
     factor, unit = scale_of("s").pick(last)
     gap = _BETWEEN if len(courses) > 1 else 0.0
@@ -155,10 +155,10 @@ def draw_stages(
     shown = max(round(_NARROW / high), 1)
     # A stream is named below its stage.
     labels = [row.rpartition(", ")[2] for rows in courses.values() for row in rows]
-    seen = {one.kind for one in every if one.duration * in_column(_WIDTH) >= _THINNEST * last}
+    seen = {span.kind for span in every if span.duration * in_column(_WIDTH) >= _THINNEST * last}
     seen |= _ALWAYS
-    found = {kind for one in every if one.kind in seen for kind, _, _ in _strips(one)}
-    areas = {words: colour for kind, (colour, words) in _KINDS.items() if kind in found}
+    kinds = {kind for span in every if span.kind in seen for kind, _, _ in _strips(span)}
+    areas = {words: colour for kind, (colour, words) in _KINDS.items() if kind in kinds}
     size = in_column(_WIDTH), max(high * count, 0.9)
     sheet = Sheet(title, xlabel=f"Time ({unit})", fixed=fixed, notes=notes, panel=size)
     with style():
@@ -167,7 +167,7 @@ def draw_stages(
         axes.set_xlim(0.0, (last or 1.0) / factor * 1.02)
         axes.set_ylim(count, 0.0)
         axes.grid(visible=False, axis="y")
-        places, top = [], 0.0
+        rows_at, top = [], 0.0
         for name, rows in courses.items():
             top += gap
             offset: dict[str, Any] = {"textcoords": "offset points", "size": use().note}
@@ -186,9 +186,9 @@ def draw_stages(
             if name in marks:
                 at = marks[name] / factor
                 axes.vlines(at, top, top + len(rows), colors=INK, linewidth=1.6, linestyles=_MARK)
-            places += [top + place for place in range(len(rows))]
+            rows_at += [top + row for row in range(len(rows))]
             top += len(rows)
-        axes.set_yticks([at + 0.5 for at in places[::shown]], labels[::shown])
+        axes.set_yticks([at + 0.5 for at in rows_at[::shown]], labels[::shown])
         axes.tick_params(axis="y", length=0)
         return save(made.finished(), stem)
 
@@ -244,32 +244,32 @@ def _durations(
 ) -> Iterator[tuple[str, float, float, int]]:
     """Yield the names of durations that have room for them, with their ends and row."""
     for row, spans in enumerate(rows):
-        for one in spans:
-            room = one.duration * inches - text_width(one.name, use().note)
-            if one.kind in _DURATIONS and room >= _ROOM:
-                yield one.name, one.start, one.end, row
+        for span in spans:
+            room = span.duration * inches - text_width(span.name, use().note)
+            if span.kind in _DURATIONS and room >= _ROOM:
+                yield span.name, span.start, span.end, row
 
 
 def _passes(
     rows: Sequence[Sequence[Span]], inches: float
 ) -> Iterator[tuple[str, float, float, int]]:
     """Yield the names of passes: all in the same way, and those of a kind in all rows or none."""
-    places = [list(_free_parts(spans)) for spans in rows]
-    if max(map(len, places)) > _MOST_NAMED:
+    free_parts = [list(_free_parts(spans)) for spans in rows]
+    if max(map(len, free_parts)) > _MOST_NAMED:
         return
-    kinds = {one.kind for row in places for one, _, _ in row}
+    kinds = {event.kind for row in free_parts for event, _, _ in row}
     for cut in (0, 1):
         room = dict.fromkeys(kinds, np.inf)
-        for one, start, end in (place for row in places for place in row):
-            free = (end - start) * inches - text_width(one.name[cut:], use().note)
-            room[one.kind] = min(room[one.kind], free)
+        for span, start, end in (part for row in free_parts for part in row):
+            free = (end - start) * inches - text_width(span.name[cut:], use().note)
+            room[span.kind] = min(room[span.kind], free)
         kept = {kind for kind in kinds if room[kind] >= _GAP}
         if kept == kinds:
             break
-    for row, own in enumerate(places):
-        for one, start, end in own:
-            if one.kind in kept:
-                yield one.name[cut:], start, end, row
+    for row, parts in enumerate(free_parts):
+        for span, start, end in parts:
+            if span.kind in kept:
+                yield span.name[cut:], start, end, row
 
 
 def _free_parts(spans: Sequence[Span]) -> Iterator[tuple[Span, float, float]]:
@@ -365,25 +365,25 @@ def _draw_parts(
 def draw_exposures(ranks: Ranks, stem: Path) -> list[Path]:
     """Draw why communication is exposed, by rank; of one trace alone, by collective."""
     numbers, several = ranks.numbers(), len(ranks.traces) > 1
-    found: dict[str, dict[str, float]] = {}
-    for number_of, own in zip(numbers, ranks.exposed, strict=False):
-        for one in own:
-            times = found.setdefault(f"rank {number_of}" if several else one.name, {})
-            times[one.reason] = times.get(one.reason, 0.0) + one.time
-    exposed = {name: sum(times.values()) for name, times in found.items()}
-    longest = sorted(found, key=lambda name: -exposed[name])[:_MOST_EXPOSED]
-    names = [name for name in found if name in longest] if several else longest
+    waits: dict[str, dict[str, float]] = {}
+    for number_of, operations in zip(numbers, ranks.exposed, strict=False):
+        for operation in operations:
+            times = waits.setdefault(f"rank {number_of}" if several else operation.name, {})
+            times[operation.reason] = times.get(operation.reason, 0.0) + operation.time
+    exposed = {name: sum(times.values()) for name, times in waits.items()}
+    longest = sorted(waits, key=lambda name: -exposed[name])[:_MOST_EXPOSED]
+    names = [name for name in waits if name in longest] if several else longest
     if not names:
         return []
-    reasons = [reason for reason in ADVICE if any(reason in found[name] for name in names)]
+    reasons = [reason for reason in ADVICE if any(reason in waits[name] for name in names)]
     parts = {
-        (_REASONS[reason], sentence(reason)): [found[name].get(reason, 0.0) for name in names]
+        (_REASONS[reason], sentence(reason)): [waits[name].get(reason, 0.0) for name in names]
         for reason in reasons
     }
     notes = [f"{sentence(reason)}: {ADVICE[reason]}." for reason in reasons]
-    if len(names) < len(found):
+    if len(names) < len(waits):
         what = "ranks" if several else "collectives"
-        notes.append(f"{len(names)} of {len(found)} {what}: those that are exposed longest.")
+        notes.append(f"{len(names)} of {len(waits)} {what}: those that are exposed longest.")
     whole = dict.fromkeys(names, sum(exposed.values()))
     if several:
         whole = {f"rank {n}": o.end_to_end for n, o in zip(numbers, ranks.overlaps, strict=True)}
@@ -398,13 +398,13 @@ def _bars_of(ranks: Ranks) -> tuple[list[tuple[str, Overlap]], str]:
     """Return what has a bar, with names; and what these are."""
     steps = ranks.overlaps[0].by_step
     if len(ranks.traces) == 1 and steps:
-        return [(f"step {k}", own) for k, own in list(steps.items())[:_MOST_BARS]], "step"
+        return [(f"step {k}", bar) for k, bar in list(steps.items())[:_MOST_BARS]], "step"
     named = [
         (f"rank {k}", overlap) for k, overlap in zip(ranks.numbers(), ranks.overlaps, strict=True)
     ]
     # Of many ranks those that communicate longest in the open, in the ranks' order.
-    worst = sorted(range(len(named)), key=lambda place: -named[place][1].exposed)[:_MOST_BARS]
-    return [named[place] for place in sorted(worst)], "rank"
+    worst = sorted(range(len(named)), key=lambda index: -named[index][1].exposed)[:_MOST_BARS]
+    return [named[index] for index in sorted(worst)], "rank"
 
 
 def _left_out(ranks: Ranks, bars: Sequence[Any]) -> Iterator[str]:
@@ -437,13 +437,13 @@ def draw_timeline(
     each = max(_MOST_LANES // len(traces), 1)
     lanes: list[_Lane] = []
     left_out = 0
-    for place, trace in enumerate(traces):
+    for index, trace in enumerate(traces):
         codes = ranks.patterns.classify(trace)
-        own = list(_lanes_of(trace, codes, zeros[place], (low, high)))
-        name = f"rank {ranks.numbers()[place]} · " if len(traces) > 1 else ""
-        busiest = sorted(own, key=lambda lane: -lane.busy())[:each]
-        left_out += len(own) - len(busiest)
-        lanes += [_Lane(name + lane.name, lane.kinds) for lane in own if lane in busiest]
+        own_lanes = list(_lanes_of(trace, codes, zeros[index], (low, high)))
+        name = f"rank {ranks.numbers()[index]} · " if len(traces) > 1 else ""
+        busiest = sorted(own_lanes, key=lambda lane: -lane.busy())[:each]
+        left_out += len(own_lanes) - len(busiest)
+        lanes += [_Lane(name + lane.name, lane.kinds) for lane in own_lanes if lane in busiest]
     if not lanes:
         lanes, notes = [_Lane("no stream", {})], [*notes, "Nothing runs in this time."]
     if left_out:
@@ -472,7 +472,7 @@ def draw_timeline(
         axes.set_yticks(range(len(lanes)), [lane.name for lane in lanes])
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
-        for place, lane in enumerate(lanes):
+        for index, lane in enumerate(lanes):
             for kind, (starts, ends) in lane.kinds.items():
                 # Gaps that no eye sees are closed: a lane may have a hundred thousand rows.
                 starts, ends = union(starts, ends + round(finest))  # noqa: PLW2901
@@ -480,7 +480,7 @@ def draw_timeline(
                 spans = np.column_stack((begin, np.maximum(length, finest / _SECOND / 2)))
                 axes.broken_barh(
                     spans,  # type: ignore[arg-type]
-                    (place - _STREAM_BAR / 2, _STREAM_BAR),
+                    (index - _STREAM_BAR / 2, _STREAM_BAR),
                     facecolors=region_colour(_CLASSES[kind][0]),
                 )
         return save(made.finished(), stem)
@@ -499,9 +499,9 @@ def _lanes_of(
     for stream in np.unique(streams).tolist():
         kinds: dict[str, Intervals] = {}
         for code, kind in enumerate(CLASSES):
-            own = (streams == stream) & (codes == code)
-            if own.any():
-                kinds[kind] = union(starts[own], ends[own])
+            mask = (streams == stream) & (codes == code)
+            if mask.any():
+                kinds[kind] = union(starts[mask], ends[mask])
         if "communication" in kinds:
             hidden = intersection(kinds["communication"], computed)
             if len(hidden[0]):
@@ -512,7 +512,7 @@ def _lanes_of(
 def _zeros(ranks: Ranks, traces: Sequence[Trace]) -> tuple[list[int], list[str]]:
     """Return the time that counts as zero in each trace: a common one where clocks allow."""
     working = [ranks.patterns.classify(trace) != EXCLUDED for trace in traces]
-    bounds = [trace.rows.only(own).bounds() for trace, own in zip(traces, working, strict=True)]
+    bounds = [trace.rows.only(mask).bounds() for trace, mask in zip(traces, working, strict=True)]
     starts = [int(start.min(initial=np.iinfo(np.int64).max)) for start, _ in bounds]
     ends = [int(end.max(initial=0)) for _, end in bounds]
     if max(starts) < min(ends):

@@ -125,7 +125,7 @@ def _thinned(plans: Sequence[Execution], count: int | None) -> Sequence[Executio
     if count is None or len(plans) <= count:
         return plans
     step = (len(plans) - 1) / max(count - 1, 1)
-    return [plans[round(place * step)] for place in range(count)]
+    return [plans[round(index * step)] for index in range(count)]
 
 
 def answer(
@@ -172,7 +172,10 @@ def trained(
         ]
     else:
         every = [tokens or np.nan] * len(plans)
-    return [plan.changed({"training_tokens": own}) for plan, own in zip(plans, every, strict=True)]
+    return [
+        plan.changed({"training_tokens": training_tokens})
+        for plan, training_tokens in zip(plans, every, strict=True)
+    ]
 
 
 def table_layout(
@@ -189,8 +192,8 @@ def table_layout(
     plans = kept_plans(answer, count)
     names: tuple[str, ...] = (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION)
     if run != (None, None):
-        own = (name for name in RUN if name not in answer.point.constants)
-        names = (*names, "training_tokens", *own)
+        run_names = (name for name in RUN if name not in answer.point.constants)
+        names = (*names, "training_tokens", *run_names)
     rows = details(plans if run == (None, None) else trained(plans, *run), names)
     variables = []
     for name in rows[0].values:
@@ -200,8 +203,8 @@ def table_layout(
     front = {plan.key for plan in answer.found.front}
     first = answer.found.recommended.key
     why = {**dict.fromkeys(front, "on_the_front"), first: "recommended"}
-    places = [why.get(plan.key, "best_of_its_split") for plan in plans]
-    variables.append(placed(flag_column("place", "why the plan is here", places)))
+    reasons = [why.get(plan.key, "best_of_its_split") for plan in plans]
+    variables.append(placed(flag_column("place", "why the plan is here", reasons)))
     coordinates = [row_numbers(PLAN, len(plans))]
     coordinates += [placed(column) for column in plan_choices(plans)]
     return Layout({PLAN: len(plans)}, (*coordinates, *_given(answer)), tuple(variables), attrs)
@@ -254,11 +257,11 @@ class Alternative:
     faster: float  # The same by those of the first answer, less one; NaN where that has no plan
 
 
-def _rate(one: Answer) -> float:
+def _rate(solution: Answer) -> float:
     """Return the tokens a second of an answer's plan; NaN where there is none."""
-    if one.recommended is None:
+    if solution.recommended is None:
         return float("nan")
-    (detail,) = details([one.recommended], ("tokens_per_second",))
+    (detail,) = details([solution.recommended], ("tokens_per_second",))
     return detail["tokens_per_second"]
 
 
@@ -270,8 +273,8 @@ def _alternative(words: str, first: Answer, point: Point) -> Alternative | None:
     return Alternative(words, other, rate, rate / _rate(first) - 1.0)
 
 
-def _node(one: Answer) -> float:
-    return one.found.space.resolved.constants.get("gpus_per_node", float("nan"))
+def _node(solution: Answer) -> float:
+    return solution.found.space.resolved.constants.get("gpus_per_node", float("nan"))
 
 
 def other_batch(first: Answer) -> Alternative | None:
@@ -311,13 +314,18 @@ def nodes_lost(
     left = first.point.world_size - nodes * node
     if left < 1 or first.recommended is None:
         return ()
-    found = [*_fewer_replicas(first.recommended, left), *_other_plans(first, left, node, progress)]
-    whole = max(_rate(first), *(rate for *_, rate, fits in found if fits), 0.0)
+    ways_left = [
+        *_fewer_replicas(first.recommended, left),
+        *_other_plans(first, left, node, progress),
+    ]
+    whole = max(_rate(first), *(rate for *_, rate, fits in ways_left if fits), 0.0)
     nearby = other_batch(first)
     if nearby is not None:
         whole = max(whole, nearby.rate)
-    ways = [Lost(words, plan, rate, 1.0 - rate / whole, fits) for words, plan, rate, fits in found]
-    return tuple(sorted(ways, key=lambda one: (not one.fits, one.loss)))
+    ways = [
+        Lost(words, plan, rate, 1.0 - rate / whole, fits) for words, plan, rate, fits in ways_left
+    ]
+    return tuple(sorted(ways, key=lambda way: (not way.fits, way.loss)))
 
 
 Way = tuple[str, Execution, float, bool]
@@ -348,8 +356,8 @@ def _fewer_replicas(plan: Execution, left: int) -> Iterator[Way]:
         ),
     ):
         memory = ("peak_memory", *display.BANDS["peak_memory"])
-        (one,) = details([plan.changed(numbers)], ("tokens_per_second", *memory))
-        yield words, one.plan, one["tokens_per_second"], one.fits
+        (detail,) = details([plan.changed(numbers)], ("tokens_per_second", *memory))
+        yield words, detail.plan, detail["tokens_per_second"], detail.fits
 
 
 def _other_plans(
@@ -372,13 +380,13 @@ def _other_plans(
         for kind in open_:
             if kind and batch is None:
                 continue
-            found = _searched(batches[kind][0])
-            if found is not None and found.recommended is not None:
-                rate = _rate(found)
+            answer_of_kind = _searched(batches[kind][0])
+            if answer_of_kind is not None and answer_of_kind.recommended is not None:
+                rate = _rate(answer_of_kind)
                 densest = max(densest, rate / count)
                 if kind not in best or rate > best[kind][2]:
                     words = f"{count} GPUs{idle}, {batches[kind][1]}"
-                    best[kind] = (words, found.recommended, rate, True)
+                    best[kind] = (words, answer_of_kind.recommended, rate, True)
         if progress is not None:
             progress(index + 1, len(counts))
     yield from best.values()
@@ -387,10 +395,10 @@ def _other_plans(
 def _searched(point: Point) -> Answer | None:
     """Return the answer to another question; None where no plan can run."""
     try:
-        found = answer(point)
+        answered = answer(point)
     except InputError:
         return None
-    return found if found.recommended is not None else None
+    return answered if answered.recommended is not None else None
 
 
 # Figures of the best plans at many points: which plan wins where, time against GPUs.
@@ -481,20 +489,25 @@ class Survival:
 
     def columns(self) -> list[Column]:
         """Return what stands in a file beside what constants move."""
-        found = []
+        table_columns = []
         for point in POINTS:
-            rivals = [self.rivals.get((one.name, point)) for one in self.own.moved]
+            rivals = [self.rivals.get((moved.name, point)) for moved in self.own.moved]
             lost = np.array([np.nan if rival is None else rival.lost for rival in rivals])
             about = {
                 "long_name": f"what the recommended plan loses to the best at the {point} "
                 "point, as a share",
                 "units": "1",
             }
-            found.append(Column(f"{point}_loss", ("constant",), lost.dtype, about, lost))
-            names = np.array([one.plan.name if one and one.plan else "" for one in rivals])
+            table_columns.append(Column(f"{point}_loss", ("constant",), lost.dtype, about, lost))
+            names = np.array(
+                [
+                    contender.plan.name if contender and contender.plan else ""
+                    for contender in rivals
+                ]
+            )
             about = {"long_name": f"the best plan with the constant at its {point} point"}
-            found.append(Column(f"{point}_best", ("constant",), names.dtype, about, names))
-        return found
+            table_columns.append(Column(f"{point}_best", ("constant",), names.dtype, about, names))
+        return table_columns
 
 
 def survival(answer: Answer) -> Survival:
@@ -504,13 +517,17 @@ def survival(answer: Answer) -> Survival:
 
     They aren't searched again: the best of all, of each split, and of the Pareto front compete.
     """
-    found, point = answer.found, answer.point
-    plans = list({one.key: one for one in (*found.best, *kept_plans(answer, 10**9))}.values())
-    resolved, plan = found.space.resolved, found.space.plan
+    searched, point = answer.found, answer.point
+    plans = list(
+        {
+            candidate.key: candidate for candidate in (*searched.best, *kept_plans(answer, 10**9))
+        }.values()
+    )
+    resolved, plan = searched.space.resolved, searched.space.plan
     assert plan is not None
     common = common_of(point)[2]
-    own = {name for model in resolved.models for name in model.figures}
-    left = {*own, *CHOICES, *point.constants}
+    model_figures = {name for model in resolved.models for name in model.figures}
+    left = {*model_figures, *CHOICES, *point.constants}
     names = [
         name
         for name, value in common.constants.items()
@@ -526,12 +543,12 @@ def survival(answer: Answer) -> Survival:
     worst = np.where(why == "", -values if point.objective.more else values, np.inf)
     best = np.argmin(worst, axis=0)
     rivals: dict[tuple[str, str], Rival] = {}
-    for (name, at), place in setups.places.items():
-        some = bool(np.isfinite(worst[best[place], place]))
-        lost = values[0, place] / values[best[place], place]
+    for (name, at), column in setups.places.items():
+        some = bool(np.isfinite(worst[best[column], column]))
+        lost = values[0, column] / values[best[column], column]
         lost = 1.0 / lost - 1.0 if point.objective.more else lost - 1.0
-        reason = str(why[0, place])
-        rival = plans[int(best[place])] if some else None
+        reason = str(why[0, column])
+        rival = plans[int(best[column])] if some else None
         lost = np.nan if reason or not some else float(lost)
         rivals[name, POINTS[at]] = Rival(rival, lost, reason)
     answers = np.where(why[0] == "", values[0], np.nan).tolist()
@@ -559,20 +576,22 @@ def _ranked(
     for at, (numbers, labels) in enumerate(changes):
         new = sorted(numbers.keys() - setups[0].constants.keys())
         of_setups.setdefault((*new, *sorted(labels.items())), []).append(at)
-    for places, some in product(of_plans.values(), of_setups.values()):
+    for rows, some in product(of_plans.values(), of_setups.values()):
         given: dict[str, NDArray[np.float64]] = {}
-        for name in plans[places[0]].given:
-            own = np.array([[plans[place].given[name]] for place in places])
-            given[name] = own[:1] if np.all(own == own[0]) else own
+        for name in plans[rows[0]].given:
+            values_given = np.array([[plans[row].given[name]] for row in rows])
+            given[name] = (
+                values_given[:1] if np.all(values_given == values_given[0]) else values_given
+            )
         for column, at in enumerate(some):
             for name, value in changes[at][0].items():
-                own = given.get(name, np.full((1, 1), np.nan))
-                if own.shape[1] == 1:
-                    given[name] = own = np.repeat(own, len(some), axis=1)
-                own[:, column] = value
-        labels = {**plans[places[0]].labels, **changes[some[0]][1]}
-        here = np.ix_(places, some)
-        values[here], why[here] = _run(Evaluation(given, labels), point, (len(places), len(some)))
+                values_given = given.get(name, np.full((1, 1), np.nan))
+                if values_given.shape[1] == 1:
+                    given[name] = values_given = np.repeat(values_given, len(some), axis=1)
+                values_given[:, column] = value
+        labels = {**plans[rows[0]].labels, **changes[some[0]][1]}
+        here = np.ix_(rows, some)
+        values[here], why[here] = _run(Evaluation(given, labels), point, (len(rows), len(some)))
     return values, why
 
 
@@ -590,15 +609,15 @@ def _changed(base: Resolved, moved: Resolved) -> tuple[dict[str, float], dict[st
 
 
 def _run(
-    one: Evaluation, point: Point, shape: tuple[int, int]
+    evaluation: Evaluation, point: Point, shape: tuple[int, int]
 ) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
     """Return what plans are ranked by, and why those that can't run can't."""
     why = np.full(shape, "", dtype=object)
     with np.errstate(all="ignore"):
-        values = np.broadcast_to(one[point.objective.quantity], shape)
-        for fallen in faults(one):
+        values = np.broadcast_to(evaluation[point.objective.quantity], shape)
+        for fallen in faults(evaluation):
             text = fallen.requirement.fault.replace("_", " ")
             why = np.where(np.broadcast_to(fallen.where, shape), text, why)
-        full = one["peak_memory"] > point.threshold * one["memory_capacity"]
+        full = evaluation["peak_memory"] > point.threshold * evaluation["memory_capacity"]
     why = np.where(np.broadcast_to(full, shape), NO_ROOM, why)
     return values, np.where((why == "") & np.isnan(values), NO_VALUE, why)

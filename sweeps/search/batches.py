@@ -44,9 +44,10 @@ class Batches:
     @property
     def words(self) -> str:
         """Which batches are searched, and why these."""
-        first, last = (self.sequences[place] * self.length / 1e6 for place in (0, -1))
+        first, last = (self.sequences[index] * self.length / 1e6 for index in (0, -1))
         few, many = (
-            f"{one.batch / 1e6:.3g} M of {one.model}" for one in (self.usual, self.largest)
+            f"{published.batch / 1e6:.3g} M of {published.model}"
+            for published in (self.usual, self.largest)
         )
         kind = "mixtures of experts" if self.largest.routed else "dense models"
         ends = f"{first:.3g} M" if first == last else f"{first:.3g} to {last:.3g} M"
@@ -59,7 +60,7 @@ class Batches:
 
 def published_batches(folders: Sequence[Path] = ()) -> tuple[Published, ...]:
     """Return the models of the catalogue whose publications say how large a batch was."""
-    found = []
+    batches = []
     for name in model_names(folders):
         said = read_toml(find_spec("models", name, folders)).get("training", {})
         if not {"tokens_per_step", "training_tokens"} <= said.keys():
@@ -68,8 +69,8 @@ def published_batches(folders: Sequence[Path] = ()) -> tuple[Published, ...]:
         batch, tokens = (model.trained[key].value for key in ("tokens_per_step", "training_tokens"))
         active = model.quantity("active_parameters")
         routed = model.shapes.get("experts", 0.0) > 0.0
-        found.append(Published(name, batch, tokens, active, routed))
-    return tuple(found)
+        batches.append(Published(name, batch, tokens, active, routed))
+    return tuple(batches)
 
 
 def batches_of(
@@ -82,12 +83,15 @@ def batches_of(
         if published_batch.tokens <= NEAR * tokens
     ]
     routed = given.get("experts", 0.0) > 0.0
-    alike = [one for one in known if one.routed == routed] or known
+    alike = [published for published in known if published.routed == routed] or known
     if not alike:
         return None
     active = float(derive("active_parameters", given))
-    usual = min(alike, key=lambda one: (one.model != model, abs(math.log(one.active / active))))
-    largest = max(alike, key=lambda one: one.batch)
+    usual = min(
+        alike,
+        key=lambda published: (published.model != model, abs(math.log(published.active / active))),
+    )
+    largest = max(alike, key=lambda published: published.batch)
     length = given["sequence_length"]
     count = usual.batch / length
     if usual.model != model or not count.is_integer():
@@ -101,4 +105,6 @@ def batches_of(
 def _round(count: float) -> float:
     """Return the nearest number of sequences that is a power of two, or one and a half times it."""
     power = 2.0 ** math.floor(math.log2(max(count, 1.0)))
-    return min((power, 1.5 * power, 2.0 * power), key=lambda one: (one % 1.0, abs(one - count)))
+    return min(
+        (power, 1.5 * power, 2.0 * power), key=lambda rounded: (rounded % 1.0, abs(rounded - count))
+    )

@@ -95,11 +95,11 @@ class Tried:
 
 def as_cheap(several: Sequence[Tried]) -> list[Tried]:
     """Return the runs whose cost is the least within a step's error: GPU-hours without prices."""
-    price = attrgetter("hours" if any(np.isnan(one.cost) for one in several) else "cost")
+    price = attrgetter("hours" if any(np.isnan(attempt.cost) for attempt in several) else "cost")
     best = min(several, key=price)
     assert best.detail is not None
     worst = price(best) * (1.0 + best.detail[BANDS["step_time"][1]])
-    return [one for one in several if price(one) <= worst]
+    return [attempt for attempt in several if price(attempt) <= worst]
 
 
 @dataclass(frozen=True)
@@ -115,17 +115,19 @@ class Offer:
 
     def best(self, wish: Wish) -> Tried | None:
         """Return the fewest GPUs whose run is as cheap as any; where none makes it the nearest."""
-        made = [one for one in self.tried if not one.fails(wish)]
+        made = [attempt for attempt in self.tried if not attempt.fails(wish)]
         if made:
-            return min(as_cheap(made), key=lambda one: one.gpus)
-        able = [one for one in self.tried if one.detail is not None]
-        return self.least or min(able, key=lambda one: one.days, default=None)
+            return min(as_cheap(made), key=lambda attempt: attempt.gpus)
+        able = [attempt for attempt in self.tried if attempt.detail is not None]
+        return self.least or min(able, key=lambda attempt: attempt.days, default=None)
 
     @property
     def neighbour(self) -> Tried | None:
         """Of the smaller numbers that were tried the fastest, which just fails."""
-        smaller = [one for one in self.tried if self.least and one.gpus < self.least.gpus]
-        return min(smaller, key=lambda one: one.days, default=None)
+        smaller = [
+            attempt for attempt in self.tried if self.least and attempt.gpus < self.least.gpus
+        ]
+        return min(smaller, key=lambda attempt: attempt.days, default=None)
 
 
 def sizes(node: int, least: float) -> Iterator[int]:
@@ -248,12 +250,16 @@ def offers(
     return tuple(found.values())
 
 
-def best_batch(found: Sequence[Offer], wish: Wish) -> float | None:
+def best_batch(offered: Sequence[Offer], wish: Wish) -> float | None:
     """Return the smallest batch whose run is as cheap as any; None where none makes it."""
-    some = [(one.batch, one.best(wish)) for one in found]
-    made = [(batch, one) for batch, one in some if one is not None and not one.fails(wish)]
-    cheap = as_cheap([one for _, one in made]) if made else []
-    return min((batch for batch, one in made if one in cheap), default=None)
+    some = [(machine_offer.batch, machine_offer.best(wish)) for machine_offer in offered]
+    made = [
+        (batch, attempt)
+        for batch, attempt in some
+        if attempt is not None and not attempt.fails(wish)
+    ]
+    cheap = as_cheap([attempt for _, attempt in made]) if made else []
+    return min((batch for batch, attempt in made if attempt in cheap), default=None)
 
 
 def compared(
@@ -380,9 +386,9 @@ def _telling(numbers: Sequence[int], tell: Callable[[float], None]) -> Iterator[
         yield gpus
 
 
-def _fastest(one: Tried) -> str:
+def _fastest(attempt: Tried) -> str:
     """Return what is known where none makes it: how near the fastest comes."""
-    return f": the fastest, {one.gpus:,} GPUs, take {one.days:.4g} days"
+    return f": the fastest, {attempt.gpus:,} GPUs, take {attempt.days:.4g} days"
 
 
 def _longest_step(given: Mapping[str, float], wish: Wish) -> float:
@@ -396,7 +402,7 @@ def may_take(point: Point, several: Sequence[int], step: float) -> set[int]:
 
     Whether plans can run is looked at of those alone that are short enough.
     """
-    found: set[int] = set()
+    counts: set[int] = set()
     for space in spaces_of(point, several):
         if space.plan is None:
             continue
@@ -411,8 +417,8 @@ def may_take(point: Point, several: Sequence[int], step: float) -> set[int]:
                 some = (block.least("step_time") <= step) & (block.reasons() == 0)
                 can[block.rows] |= block.in_rows(some)
             near = can
-        found |= {int(one) for one in np.unique(gpus[near])}
-    return found
+        counts |= {int(size) for size in np.unique(gpus[near])}
+    return counts
 
 
 def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[int]:

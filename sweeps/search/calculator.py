@@ -174,9 +174,9 @@ class _Evaluator:
         plan = {"tp": tp, "pp": pp, "dp": dp, "world_size": np.full(len(tp), float(cluster.gpus))}
         plan["ep"] = np.array([_ep(cluster, a * b) for a, b in zip(tp, dp, strict=True)])
         plan["etp"] = np.ones(len(tp)) if cluster.experts else tp
-        one = Evaluation({**self.given, **plan}, self.labels)
+        evaluation = Evaluation({**self.given, **plan}, self.labels)
         with np.errstate(all="ignore"):
-            return self._rows(one, plan)
+            return self._rows(evaluation, plan)
 
     def _rows(self, one: Evaluation, plan: Mapping[str, NDArray[Any]]) -> tuple[Row, ...]:
         count = len(plan["tp"])
@@ -306,8 +306,10 @@ def shapes_of(cluster: Cluster) -> tuple[dict[str, float], float]:
     plain = {"ffn_size": cluster.size("ffn_size"), "gated_mlp": 0.0, "tied_embeddings": 1.0}
     shapes = plain | sizes_of(cluster)
     constants = {**shapes, "tp": 1.0, "sequence_length": cluster.length}
-    found = resolve(Sweep("", constants=constants, labels={"hardware": HARDWARE, "recipe": RECIPE}))
-    known = Evaluation(found.constants, {**found.labels, **found.implied})
+    resolved = resolve(
+        Sweep("", constants=constants, labels={"hardware": HARDWARE, "recipe": RECIPE})
+    )
+    known = Evaluation(resolved.constants, {**resolved.labels, **resolved.implied})
     return shapes, float(known["parameters"])
 
 

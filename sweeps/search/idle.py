@@ -29,11 +29,11 @@ def check_used(points: Iterable[Point], given: Mapping[str, str], *, run: bool) 
     idle = {name: "" for name in given if name not in SEARCHING}
     for point in points:
         known = {*point.constants, *point.labels, *point.choices}
-        found = _idle(point, idle.keys() & known, run=run)
+        reasons = _idle(point, idle.keys() & known, run=run)
         idle = {
-            name: found.get(name, why)
+            name: reasons.get(name, why)
             for name, why in idle.items()
-            if name in found or name not in known
+            if name in reasons or name not in known
         }
         if not idle:
             return
@@ -51,7 +51,7 @@ def _idle(point: Point, names: Collection[str], *, run: bool) -> dict[str, str]:
     if space.plan is None:
         return {}
     whole = _whole(space, run=run)
-    used, found = whole.used(), {}
+    used, reasons = whole.used(), {}
     for name in sorted(names):
         why = split_needed(name, space.plan.grid.columns)
         if as_not_given(name, point.constants):
@@ -62,8 +62,8 @@ def _idle(point: Point, names: Collection[str], *, run: bool) -> dict[str, str]:
         if without is None or without.plan is None or _value(without, name) == _value(space, name):
             continue  # it says what is taken anyway
         if why or _same(without, space, {name, *SURENESS}, whole, run=run):
-            found[name] = why or IDLE
-    return found
+            reasons[name] = why or IDLE
+    return reasons
 
 
 def _without(point: Point, name: str) -> Space | None:

@@ -93,8 +93,8 @@ def _provenance(
 
     def named(label: str, default: str) -> list[str]:
         axes = [axis.columns[label] for axis in request.axes if label in axis.columns]
-        found = map(str, axes[0]) if axes else [request.first.labels.get(label, default)]
-        return list(dict.fromkeys(found))
+        values = map(str, axes[0]) if axes else [request.first.labels.get(label, default)]
+        return list(dict.fromkeys(values))
 
     names = named("hardware", LABELS["hardware"].default)
     machines = [load_hardware(name, request.first.folders) for name in names]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+
+from sweeps.search.request import Execution
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -28,16 +33,16 @@ class Kept:
         """What is kept."""
         return self.first, self.second, self.places
 
-    def _join(self, first: Floats, second: Floats, places: Places) -> None:
+    def _join(self, first: Floats, second: Floats, cells: Places) -> None:
         """Add plans, in order of what they are ranked by."""
         first = np.concatenate([self.first, first])
         second = np.concatenate([self.second, second])
-        places = np.concatenate([self.places, places])
+        cells = np.concatenate([self.places, cells])
         # Of equals the first on the grid, so that blocks of any size give the same.
-        self._take(first, second, places, np.lexsort((places, second, first)))
+        self._take(first, second, cells, np.lexsort((cells, second, first)))
 
-    def _take(self, first: Floats, second: Floats, places: Places, kept: Places) -> None:
-        self.first, self.second, self.places = first[kept], second[kept], places[kept]
+    def _take(self, first: Floats, second: Floats, cells: Places, kept: Places) -> None:
+        self.first, self.second, self.places = first[kept], second[kept], cells[kept]
 
 
 class Top(Kept):
@@ -52,13 +57,13 @@ class Top(Kept):
         """What a plan must reach to be kept."""
         return float(self.first[-1]) if len(self) == self.count else np.inf
 
-    def add(self, first: Floats, second: Floats, places: Places) -> None:
+    def add(self, first: Floats, second: Floats, cells: Places) -> None:
         """Take in plans (any number, in any order)."""
         if len(first) > 4 * self.count:
             edge = np.partition(first, self.count - 1)[self.count - 1]
             near = first <= edge
-            first, second, places = first[near], second[near], places[near]
-        self._join(first, second, places)
+            first, second, cells = first[near], second[near], cells[near]
+        self._join(first, second, cells)
         self._take(self.first, self.second, self.places, np.arange(min(len(self), self.count)))
 
 
@@ -72,9 +77,9 @@ class Front(Kept):
         at = np.searchsorted(rising, second, side="right")
         return np.concatenate([[np.inf], values])[at]
 
-    def add(self, first: Floats, second: Floats, places: Places) -> None:
+    def add(self, first: Floats, second: Floats, cells: Places) -> None:
         """Take in plans (any number, in any order)."""
-        self._join(first, second, places)
+        self._join(first, second, cells)
         least = np.minimum.accumulate(np.concatenate([[np.inf], self.second[:-1]]))
         self._take(self.first, self.second, self.places, np.nonzero(self.second < least)[0])
 
@@ -87,19 +92,47 @@ class BestOfSplits(Kept):
         self.first, self.second = np.full((2, count), np.inf)
         self.places = np.full(count, -1, dtype=np.int64)
 
-    def add(self, first: Floats, second: Floats, places: Places, splits: Places) -> None:
+    def add(self, first: Floats, second: Floats, cells: Places, splits: Places) -> None:
         """Take in plans of some splits (any number, in any order)."""
         first = np.concatenate([self.first, first])
         second = np.concatenate([self.second, second])
-        places = np.concatenate([self.places, places])
+        cells = np.concatenate([self.places, cells])
         splits = np.concatenate([np.arange(len(self)), splits])
         # What isn't there yet is worse than anything.
-        order = np.lexsort((places, second, first, splits))
+        order = np.lexsort((cells, second, first, splits))
         _, start = np.unique(splits[order], return_index=True)
-        self._take(first, second, places, order[start])
+        self._take(first, second, cells, order[start])
 
     def order(self) -> Places:
         """Return the splits that have a plan, the best first."""
-        found = np.nonzero(self.places >= 0)[0]
-        ranks = np.lexsort((self.places[found], self.second[found], self.first[found]))
-        return np.asarray(found[ranks], dtype=np.int64)
+        filled = np.nonzero(self.places >= 0)[0]
+        ranks = np.lexsort((self.places[filled], self.second[filled], self.first[filled]))
+        return np.asarray(filled[ranks], dtype=np.int64)
+
+
+class Ranked(Sequence[Execution]):
+    """Plans, made when they are asked for: of thousands a few are told."""
+
+    def __init__(
+        self,
+        first: Sequence[Execution],
+        count: int,
+        make: Callable[[slice], Sequence[Execution]],
+        *,
+        whole: bool = False,
+    ) -> None:
+        self._made, self._count, self._make = [*first], count, make
+        self._whole = whole  # Whether all are made at once
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        several = isinstance(index, slice)
+        at = range(self._count)[index]
+        last = max(at, default=-1) + 1 if several else at + 1
+        made = len(self._made)
+        if last > made:
+            stop = self._count if self._whole else min(max(last, 2 * made), self._count)
+            self._made += self._make(slice(made, stop))
+        return tuple(self._made[number] for number in at) if several else self._made[at]

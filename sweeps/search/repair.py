@@ -69,19 +69,19 @@ def nearest_plan(space: Space) -> Nearest | None:
         # Fewest conditions that fail, then least memory.
         order = np.lexsort((memory.reshape(-1), structural.reshape(-1)))
         first = int(order[0])
-        place = int(block.places(np.unravel_index(first, bits.shape)))
+        cell = int(block.places(np.unravel_index(first, bits.shape)))
         flat = bits.reshape(-1)
-        found = (
+        candidate = (
             float(structural.reshape(-1)[first]),
             float(memory.reshape(-1)[first]),
-            place,
+            cell,
             int(flat[first]),
         )
-        if best is None or found[:3] < best[:3]:
-            best = found
+        if best is None or candidate[:3] < best[:3]:
+            best = candidate
     assert best is not None
-    (one,) = executions_at(space, np.array([best[2]]))
-    return Nearest(one, limits.reasons(best[3]), best[0] == 0.0)
+    (execution,) = executions_at(space, np.array([best[2]]))
+    return Nearest(execution, limits.reasons(best[3]), best[0] == 0.0)
 
 
 def remedies(point: Point, nearest: Nearest | None) -> Iterator[Remedy]:
@@ -100,11 +100,11 @@ def remedies(point: Point, nearest: Nearest | None) -> Iterator[Remedy]:
 
 def _tried(words: str, point: Point) -> Iterator[Remedy]:
     try:
-        found = search(space_of(point))
+        result = search(space_of(point))
     except InputError:
         return
-    if found.best:
-        yield Remedy(words, found)
+    if result.best:
+        yield Remedy(words, result)
 
 
 def _lifted(point: Point) -> Iterator[Remedy]:
@@ -124,9 +124,9 @@ def _more(point: Point) -> Iterator[Remedy]:
     world = point.world_size
     for doubling in range(1, DOUBLINGS + 1):
         more = world * 2**doubling
-        found = list(_tried(f"{more:,} GPUs", point.with_constants(world_size=float(more))))
-        if found:
-            yield found[0]
+        repairs = list(_tried(f"{more:,} GPUs", point.with_constants(world_size=float(more))))
+        if repairs:
+            yield repairs[0]
             return
 
 
@@ -208,8 +208,8 @@ class Best:
     def measured(self) -> list[Detail | None]:
         """Return the plans with what is told of them."""
         plans = self.plans
-        found = [plan for plan in plans if plan is not None]
-        known = iter(details(found, (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION)))
+        plans_found = [plan for plan in plans if plan is not None]
+        known = iter(details(plans_found, (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION)))
         return [None if plan is None else next(known) for plan in plans]
 
     def layout(self, attrs: Mapping[str, str]) -> Layout:
@@ -293,8 +293,8 @@ def choice_columns(plans: Sequence[Execution | None]) -> list[Column]:
     some = [plan for plan in plans if plan is not None]
     columns = []
     for name in CHOSEN:
-        own = name in ("etp", *OVERLAPS)
-        if some and (not own or all(name in plan.given for plan in some)):
+        optional = name in ("etp", *OVERLAPS)
+        if some and (not optional or all(name in plan.given for plan in some)):
             values = [np.nan if plan is None else plan[name] for plan in plans]
             columns.append(number_column(name, values))
     for name in FLAGGED:
@@ -326,19 +326,21 @@ def best_at(request: Request, progress: Callable[[int, int], None] | None = None
     for index, point in enumerate(points):
         try:
             # The graph and the grid of a point aren't kept.
-            found = search(space_of(point))
+            result = search(space_of(point))
         except InputError as error:
             refused[index] = error.faults
             plans.append(None)
             counts.append(Counts())
         else:
-            plans.append(found.best[0] if found.best else None)
-            counts.append(found.counts)
-            capacities.add(found.space.resolved.constants.get("memory_capacity", np.nan))
+            plans.append(result.best[0] if result.best else None)
+            counts.append(result.counts)
+            capacities.add(result.space.resolved.constants.get("memory_capacity", np.nan))
         if progress is not None:
             progress(index + 1, len(points))
     if len(refused) == len(points):
-        lines = dict.fromkeys(line for own in refused.values() for line in own)
+        lines = dict.fromkeys(
+            line for lines_of_point in refused.values() for line in lines_of_point
+        )
         raise InputError(list(lines))
     known = frozenset(value for value in capacities if np.isfinite(value))
     return Best(request, tuple(plans), tuple(counts), known, refused)

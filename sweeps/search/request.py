@@ -133,9 +133,9 @@ def every_split(
             if 1.0 not in limits[name]
         ]
     )
-    own = {name: values for name, values in limits.items() if name in names}
+    bounds = {name: values for name, values in limits.items() if name in names}
     try:
-        columns = every_plan(names, {**own, "world_size": np.array([float(world_size)])})
+        columns = every_plan(names, {**bounds, "world_size": np.array([float(world_size)])})
     except InputError as error:
         raise InputError(_contradiction(world_size, limits) or error.faults) from None
     if "dp" in limits:
@@ -166,7 +166,7 @@ def _contradiction(world_size: int, limits: Mapping[str, NDArray[np.float64]]) -
         if alone
         else f"no layout of {world_size} GPUs has these degrees"
     )
-    divisors = [str(one) for one in range(1, world_size + 1) if world_size % one == 0]
+    divisors = [str(divisor) for divisor in range(1, world_size + 1) if world_size % divisor == 0]
     allowed = f"use {', '.join(divisors[:4])}" + ", .." * (len(divisors) > 4)
     return [fault(", ".join(texts), "; ".join(texts.values()), wrong, allowed)]
 
@@ -203,8 +203,8 @@ class Objective:
 
 
 OBJECTIVES: dict[str, Objective] = {
-    one.name: one
-    for one in (
+    entry.name: entry
+    for entry in (
         Objective("time", "step_time", words="the shortest step"),
         Objective("memory", "peak_memory", "step_time", words="the least memory", timed=False),
         Objective("energy", "step_energy", words="the least energy of a step"),
@@ -219,7 +219,7 @@ def objective_of(name: str) -> Objective:
     for objective in OBJECTIVES.values():
         if name in (objective.name, objective.quantity):
             return objective
-    known = (*OBJECTIVES, *(one.quantity for one in OBJECTIVES.values()))
+    known = (*OBJECTIVES, *(entry.quantity for entry in OBJECTIVES.values()))
     raise InputError(fault("objective", name, "unknown", nearest(name, known)))
 
 
@@ -287,17 +287,17 @@ class Request:
         """Yield the points, in C order."""
         for index in product(*(range(len(axis)) for axis in self.axes)):
             constants, labels = dict(self.first.constants), dict(self.first.labels)
-            place: dict[str, float | str] = {}
+            coordinates: dict[str, float | str] = {}
             for axis, at in zip(self.axes, index, strict=True):
                 for name, values in axis.columns.items():
                     if values.dtype.kind in "UO":
-                        labels[name] = place[name] = str(values[at])
+                        labels[name] = coordinates[name] = str(values[at])
                     else:
-                        constants[name] = place[name] = float(values[at])
+                        constants[name] = coordinates[name] = float(values[at])
             tokens = constants.pop("tokens_per_step", self.batch_tokens)
             if tokens is not None:
                 constants["global_batch_size"] = sequences_of(tokens, constants["sequence_length"])
-            yield replace(self.first, constants=constants, labels=labels, place=place)
+            yield replace(self.first, constants=constants, labels=labels, place=coordinates)
 
 
 def sequences_of(tokens: float, length: float) -> float:
@@ -366,18 +366,18 @@ def _with_length(
     """Return a sweep with sequences as long as its models' publications say, and their origins."""
     if "sequence_length" in sweep.given:
         return sweep, ()
-    axis = next((one for one in sweep.axes if "model" in one.columns), None)
+    axis = next((candidate for candidate in sweep.axes if "model" in candidate.columns), None)
     names = [sweep.labels.get("model", "")] if axis is None else axis.columns["model"].tolist()
-    found = [_length_of(str(name), folders, usual) for name in names]
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
+    lengths = [_length_of(str(name), folders, usual) for name in names]
+    known = [length for length in lengths if length is not None]
+    if len(known) < len(lengths):
         return sweep, ()
-    values = np.array([float(one.value) for one in known])
+    values = np.array([float(length.value) for length in known])
     if axis is None or np.all(values == values[0]):
         constants = {**sweep.constants, "sequence_length": float(values[0])}
         return replace(sweep, constants=constants), once(known)
     longer = Axis(axis.name, {**axis.columns, "sequence_length": values})
-    axes = tuple(longer if one is axis else one for one in sweep.axes)
+    axes = tuple(longer if candidate is axis else candidate for candidate in sweep.axes)
     return replace(sweep, axes=axes), once(known)
 
 
@@ -433,12 +433,12 @@ def _split(sweep: Sweep) -> tuple[Point, tuple[Axis, ...]]:
     choices: dict[str, NDArray[Any]] = {}
     axes = []
     for axis in sweep.axes:
-        own = [name for name in axis.columns if name in CHOICES]
-        if own and list(axis.columns) == own == [axis.name]:
+        names = [name for name in axis.columns if name in CHOICES]
+        if names and list(axis.columns) == names == [axis.name]:
             choices[axis.name] = axis.columns[axis.name]
-        elif own:
+        elif names:
             wrong = "is a choice of plans, and can't be a column of a table"
-            raise InputError([fault(name, "..", wrong, "an argument of its own") for name in own])
+            raise InputError([fault(name, "..", wrong, "an argument of its own") for name in names])
         else:
             axes.append(axis)
     constants, labels = dict(sweep.constants), dict(sweep.labels)

@@ -27,7 +27,7 @@ from sweeps.engine.grid import Array, LabelCase, Picking, Region
 from sweeps.engine.program import Program
 from sweeps.engine.validity import given_below
 from sweeps.errors import InputError, fault
-from sweeps.search.keep import BestOfSplits, Floats, Front, Places, Top
+from sweeps.search.keep import BestOfSplits, Floats, Front, Places, Ranked, Top
 from sweeps.search.request import Execution, Objective
 from sweeps.search.space import AGAIN, PLAN, SHARE, Space, executions_at
 
@@ -84,7 +84,7 @@ class Found:
     def ranked(self) -> tuple[Execution, ...]:
         """The best plans by their numbers alone, whatever of these can be told apart."""
         pairs = zip(self.values, self.best, strict=True)
-        return tuple(plan for _, plan in sorted(pairs, key=lambda one: one[0]))
+        return tuple(plan for _, plan in sorted(pairs, key=lambda pair: pair[0]))
 
 
 def search(
@@ -175,17 +175,17 @@ class Block:
 
     def narrowed(self, evaluator: Evaluator, picked: Places) -> Block:
         """Return some of its rows, which another evaluator computes."""
-        own: list[Any] = [*self.inside]
-        own[self.axis] = slice(0, len(picked))
-        inside = tuple(own)
-        own[self.axis] = picked
-        return replace(self, evaluator=evaluator, inside=inside, region=tuple(own))
+        region: list[Any] = [*self.inside]
+        region[self.axis] = slice(0, len(picked))
+        inside = tuple(region)
+        region[self.axis] = picked
+        return replace(self, evaluator=evaluator, inside=inside, region=tuple(region))
 
     def places(self, index: Sequence[Any]) -> Places:
         """Return flat places on the grid of some of its plans."""
         grid = [
-            own + part.start if isinstance(part, slice) else part[own]
-            for own, part in zip(index, self.region, strict=True)
+            position + part.start if isinstance(part, slice) else part[position]
+            for position, part in zip(index, self.region, strict=True)
         ]
         return np.asarray(np.ravel_multi_index(grid, self.evaluator.grid.shape), dtype=np.int64)
 
@@ -264,12 +264,12 @@ def groups_of(space: Space, picked: Places | None = None) -> Iterator[list[Block
 
 def _count(space: Space, bits: NDArray[np.int64], several: int, counts: Counts) -> None:
     assert space.limits is not None
-    found = int(np.bitwise_or.reduce(bits, axis=None))
-    single = bits[(bits & (bits - 1)) == 0] if found else bits
+    present = int(np.bitwise_or.reduce(bits, axis=None))
+    single = bits[(bits & (bits - 1)) == 0] if present else bits
     for name, bit in space.limits.bits.items():
-        if found & bit:
-            own = int(np.count_nonzero(bits & bit)) * several
-            counts.add(name, own, int(np.count_nonzero(single == bit)) * several)
+        if present & bit:
+            total = int(np.count_nonzero(bits & bit)) * several
+            counts.add(name, total, int(np.count_nonzero(single == bit)) * several)
 
 
 # What a plan takes at least: a part of the step's time.  Its terms are from 0 on, so that a rounded
@@ -283,12 +283,12 @@ OF_TIME = ("cost_per_trillion_tokens", "tokens_per_second", "tokens_per_second_p
 def least_of(node: Node, value: Callable[[Node], Any]) -> Any:
     """Return what no plan is better than in what a node gives, from other nodes' values."""
     if node.name == "step_time":
-        terms = [value(one) for one in node.inputs if one.name in TERMS]
+        terms = [value(operand) for operand in node.inputs if operand.name in TERMS]
         return reduce(add, terms) * (1.0 - ROUNDING)
     if node.name not in OF_TIME:
         return value(node)
     assert node.run is not None
-    return node.run(*(least_of(one, value) for one in node.inputs))
+    return node.run(*(least_of(operand, value) for operand in node.inputs))
 
 
 def is_bounded(plan: Program, names: Sequence[str]) -> bool:
@@ -300,8 +300,8 @@ def is_bounded(plan: Program, names: Sequence[str]) -> bool:
 def _is_bounded(node: Node) -> bool:
     """Whether a node's least is known, by our own formulas."""
     if node.name in OF_TIME:
-        return all(one.given is not None or _is_bounded(one) for one in node.inputs)
-    summed = node.name == "step_time" and TERMS[0] in {one.name for one in node.inputs}
+        return all(operand.given is not None or _is_bounded(operand) for operand in node.inputs)
+    summed = node.name == "step_time" and TERMS[0] in {operand.name for operand in node.inputs}
     return summed or node.name in ("peak_memory", "tokens_per_step")
 
 
@@ -310,8 +310,8 @@ def _is_ours(node: Node, seen: set[int]) -> bool:
     if id(node) in seen:
         return True
     seen.add(id(node))
-    own = node.origin is None or node.origin.place.startswith(OURS)
-    return own and all(_is_ours(one, seen) for one in node.inputs)
+    local = node.origin is None or node.origin.place.startswith(OURS)
+    return local and all(_is_ours(operand, seen) for operand in node.inputs)
 
 
 OURS = overhead.__file__.removesuffix("__init__.py")
@@ -547,34 +547,6 @@ class Keeper:
         return _settled(executions_at(self.space, places, known))
 
 
-class Ranked(Sequence[Execution]):
-    """Plans, made when they are asked for: of thousands a few are told."""
-
-    def __init__(
-        self,
-        first: Sequence[Execution],
-        count: int,
-        make: Callable[[slice], Sequence[Execution]],
-        *,
-        whole: bool = False,
-    ) -> None:
-        self._made, self._count, self._make = [*first], count, make
-        self._whole = whole  # Whether all are made at once
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: Any) -> Any:
-        several = isinstance(index, slice)
-        at = range(self._count)[index]
-        last = max(at, default=-1) + 1 if several else at + 1
-        made = len(self._made)
-        if last > made:
-            stop = self._count if self._whole else min(max(last, 2 * made), self._count)
-            self._made += self._make(slice(made, stop))
-        return tuple(self._made[one] for one in at) if several else self._made[at]
-
-
 def _edge(best: float, objective: Objective) -> float:
     """Return up to which value plans can't be told from the best."""
     return best + (tie() if objective.timed else 0.0) * abs(best)
@@ -589,19 +561,19 @@ def effort(plan: Execution) -> tuple[float, ...]:
 
 def _settled(plans: Sequence[Execution]) -> tuple[Execution, ...]:
     """Return plans with the number of layers that they recompute, where as few do as fit."""
-    found = list(plans)
-    chosen = [index for index, plan in enumerate(found) if plan.labels["recompute"] == "block"]
+    settled = list(plans)
+    chosen = [index for index, plan in enumerate(settled) if plan.labels["recompute"] == "block"]
     asked = ("recompute_layers", "chunk_layers")
-    rows = details([found[place] for place in chosen], asked)
-    for place, row in zip(chosen, rows, strict=True):
+    rows = details([settled[number] for number in chosen], asked)
+    for index_, row in zip(chosen, rows, strict=True):
         plan, layers = row.plan, row["recompute_layers"]
         whole = "full" if layers >= row["chunk_layers"] else "block"
         again = whole if layers > 0.0 else "none"
         known = {"recompute_layers": layers} if again == "block" else {}
-        found[place] = replace(
+        settled[index_] = replace(
             plan, labels={**plan.labels, "recompute": again}, known={**plan.known, **known}
         )
-    return tuple(found)
+    return tuple(settled)
 
 
 def unranked(space: Space) -> None:
@@ -660,11 +632,11 @@ def details(
     for index, plan in enumerate(plans):
         key = (*sorted(plan.labels.items()), *sorted(plan.given), *sorted(plan.known))
         groups.setdefault(key, []).append(index)
-    found: dict[int, Detail] = {}
-    for places in groups.values():
-        own = _of_group([plans[place] for place in places], wanted, check=check)
-        found.update(zip(places, own, strict=True))
-    return tuple(found[place] for place in range(len(plans)))
+    rows: dict[int, Detail] = {}
+    for indices in groups.values():
+        rows_of_group = _of_group([plans[number] for number in indices], wanted, check=check)
+        rows.update(zip(indices, rows_of_group, strict=True))
+    return tuple(rows[number] for number in range(len(plans)))
 
 
 def evaluation(plans: Sequence[Execution]) -> Evaluation:
@@ -683,20 +655,20 @@ def evaluation(plans: Sequence[Execution]) -> Evaluation:
 
 def _of_group(plans: Sequence[Execution], names: Sequence[str], *, check: bool) -> list[Detail]:
     count = len(plans)
-    one = evaluation(plans)
+    evaluation_of_plans = evaluation(plans)
     values: dict[str, list[float]] = {}
     wrong: list[dict[str, str]] = [{} for _ in plans]
     with np.errstate(all="ignore"):
         for name in names:
             try:
-                array = one[name]
+                array = evaluation_of_plans[name]
             except MissingQuantities:
                 array = np.array(np.nan)
             values[name] = np.broadcast_to(array.reshape(-1), (count,)).tolist()
-        for fallen in faults(one) if check else ():
+        for fallen in faults(evaluation_of_plans) if check else ():
             mask = np.broadcast_to(fallen.where.reshape(-1), (count,))
-            for place in np.nonzero(mask)[0]:
-                wrong[place][fallen.requirement.fault] = fallen.requirement.text
+            for plan_number in np.nonzero(mask)[0]:
+                wrong[plan_number][fallen.requirement.fault] = fallen.requirement.text
     return [
         Detail(plan, {name: row[index] for name, row in values.items()}, wrong[index])
         for index, plan in enumerate(plans)

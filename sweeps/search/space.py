@@ -75,7 +75,7 @@ REPEATED = (
 )
 REPEATED_TEXT = "; ".join(
     (
-        *(one.text for one in REPEATED),
+        *(requirement.text for requirement in REPEATED),
         "interleaving needs pp above 1",
         "a block of all layers is full recomputation",
         "modules are of selective recomputation",
@@ -126,11 +126,11 @@ class Limits:
         self.plan, self.threshold = plan, threshold
         name, *options = framework.split("+")
         of = (name, *(f"{name}+{option}" for option in options))
-        self._rules = (*REPEATED, *(rule for one in of for rule in REFUSED.get(one, ())))
+        self._rules = (*REPEATED, *(rule for library in of for rule in REFUSED.get(library, ())))
         first = 1 << len(plan.faults.texts)
-        own = {FULL: first, AGAIN: first << 1, UNSUPPORTED: first << 2}
-        self.bits: dict[str, int] = {**plan.faults.bits, **own}
-        self.masking = plan.faults.masking("step_time") | sum(own.values())
+        codes = {FULL: first, AGAIN: first << 1, UNSUPPORTED: first << 2}
+        self.bits: dict[str, int] = {**plan.faults.bits, **codes}
+        self.masking = plan.faults.masking("step_time") | sum(codes.values())
         self.of_memory = self.bits[DOES_NOT_FIT] | self.bits[FULL]
         refused = "; ".join(r.text for r in self._rules if r.fault == UNSUPPORTED)
         self.texts: dict[str, str] = {
@@ -155,8 +155,8 @@ class Limits:
         """Return what a rule looks at, on the open grid; None where it isn't there."""
         columns = dict(self.plan.grid.columns)
         columns.setdefault("etp", columns["tp"])
-        found = {name: columns[name] for name in rule.inputs if name in columns}
-        return found if len(found) == len(rule.inputs) else None
+        inputs = {name: columns[name] for name in rule.inputs if name in columns}
+        return inputs if len(inputs) == len(rule.inputs) else None
 
     def _hiding(self) -> Iterator[tuple[Array, Array]]:
         """Yield where nothing is sent that could hide, and which shares say so again."""
@@ -186,22 +186,22 @@ class Limits:
         capacity = cut(self._capacity, region)
         fits = (status & self.bits[DOES_NOT_FIT]) == 0
         full = fits & (peak_memory > self.threshold * capacity)
-        found = (status & self.masking) | np.where(full, self.bits[FULL], 0)
+        codes = (status & self.masking) | np.where(full, self.bits[FULL], 0)
         for rule, columns in self._known.items():
             holds = rule.holds(**{name: cut(v, region) for name, v in columns.items()})
             if not np.all(holds):
-                found = found | np.where(holds, 0, self.bits[rule.fault])
+                codes = codes | np.where(holds, 0, self.bits[rule.fault])
         for name, degree in NAMELESS.items():
             if labels[name] not in (*CHUNKED, self._first.get(name)):
                 alone = cut(self.plan.grid.columns[degree], region) == 1.0
-                found = found | np.where(alone, self.bits[AGAIN], 0)
+                codes = codes | np.where(alone, self.bits[AGAIN], 0)
         for idle, again in self._idle:
-            found = found | np.where(cut(idle, region) & cut(again, region), self.bits[AGAIN], 0)
+            codes = codes | np.where(cut(idle, region) & cut(again, region), self.bits[AGAIN], 0)
         selective = "selective" if labels["recompute"] == "selective" else "others"
         for kind, again in self._modules:
             if kind == selective:
-                found = found | np.where(cut(again, region), self.bits[AGAIN], 0)
-        return np.asarray(found, dtype=np.int64)
+                codes = codes | np.where(cut(again, region), self.bits[AGAIN], 0)
+        return np.asarray(codes, dtype=np.int64)
 
     def reasons(self, bits: int) -> dict[str, str]:
         """Return the reasons of some bits, with what must hold."""
@@ -254,19 +254,19 @@ def rows_of(
     fallen: dict[str, int] = {}
     count, first = 0, 0
     for of_one in (True, False):
-        own = chunks[(chunks == 1.0) == of_one]
+        chunks_of_kind = chunks[(chunks == 1.0) == of_one]
         weight = len(single) if of_one else len(several)
-        if not weight or not len(own):
+        if not weight or not len(chunks_of_kind):
             continue
         # Unless there is one schedule, only the conditions on all are looked at here.
         known = labels if of_one or weight > 1 else {**labels, "schedule": several[0]}
-        count += weight * len(splits["dp"]) * len(own) * len(num_micro_batches)
+        count += weight * len(splits["dp"]) * len(chunks_of_kind) * len(num_micro_batches)
         can = np.arange(len(splits["dp"]))
         if not counted:
-            one = _opened(splits, can, own[:1], num_micro_batches[:1])
-            can = np.flatnonzero(~_wrong_splits(one, given, known))
-        for some in _pieces(can, len(own) * len(num_micro_batches)):
-            opened = _opened(splits, some, own, num_micro_batches)
+            sample = _opened(splits, can, chunks_of_kind[:1], num_micro_batches[:1])
+            can = np.flatnonzero(~_wrong_splits(sample, given, known))
+        for some in _pieces(can, len(chunks_of_kind) * len(num_micro_batches)):
+            opened = _opened(splits, some, chunks_of_kind, num_micro_batches)
             wrong = _wrong(opened, given, known, weight, fallen)
             kept = ~wrong
             columns = {n: np.broadcast_to(v, wrong.shape)[kept] for n, v in opened.items()}
@@ -310,9 +310,9 @@ def _wrong_splits(columns: Columns, given: Mapping[str, float], labels: Mapping[
     of = evaluation.builder.dependencies.of
     wrong = np.zeros(columns["dp"].shape, dtype=np.bool_)
     with np.errstate(all="ignore"):
-        for one in faults(evaluation):
-            if not any(of(name) & IN_SPLIT for name in one.requirement.inputs):
-                wrong |= one.where
+        for fallen in faults(evaluation):
+            if not any(of(name) & IN_SPLIT for name in fallen.requirement.inputs):
+                wrong |= fallen.where
     return wrong.reshape(-1)
 
 
@@ -337,9 +337,9 @@ def _wrong(
     if again.any():
         fall(AGAIN, again)
     with np.errstate(all="ignore"):
-        found = faults(Evaluation({**given, **columns}, labels))
-    for one in found:
-        fall(one.requirement.fault, one.where)
+        failed = faults(Evaluation({**given, **columns}, labels))
+    for failure in failed:
+        fall(failure.requirement.fault, failure.where)
     return wrong
 
 
@@ -386,8 +386,8 @@ class Space:
     @property
     def ways(self) -> int:
         """In how many ways each row can be run, under one schedule."""
-        own = (*IN_ROWS, "schedule")
-        sizes = [len(values) for name, values in self.choices.items() if name not in own]
+        fixed = (*IN_ROWS, "schedule")
+        sizes = [len(values) for name, values in self.choices.items() if name not in fixed]
         return int(np.prod(sizes, dtype=object))
 
     @property
@@ -418,9 +418,9 @@ def spaces_of(point: Point, several: Sequence[int]) -> Iterator[Space]:
     groups: dict[tuple[float, ...], dict[int, Columns]] = {}
     known = _in_common([points[gpus] for gpus in (min(several), max(several))]) if several else None
     shapes = _shapes(point)
-    for gpus, own in points.items():
+    for gpus, points_of_size in points.items():
         try:
-            splits = _splits(own, shapes)
+            splits = _splits(points_of_size, shapes)
         except InputError:
             continue
         # What plans may vary depends on the GPUs by this alone.
@@ -438,7 +438,10 @@ def _of_group(
     first = min(group)
     if known and len(group) > 1:
         names = group[first]
-        joined = {name: np.concatenate([own[name] for own in group.values()]) for name in names}
+        joined = {
+            name: np.concatenate([columns_of_point[name] for columns_of_point in group.values()])
+            for name in names
+        }
         with suppress(InputError):  # Of one of them alone, maybe
             yield _spanned(points[first], known, joined, counted=False)
             return
@@ -453,17 +456,20 @@ Common = tuple[dict[str, float], dict[str, str], Resolved]
 def _in_common(points: Sequence[Point]) -> Common | None:
     """Return what the plans of two numbers of GPUs have in common; None where these differ."""
     try:
-        (constants, labels, one), (*_, other) = map(common_of, points)
+        (constants, labels, resolved), (*_, other) = map(common_of, points)
     except InputError:
         return None
-    if any(m.torus_dimensions or "gpus_per_host" in m.figures for m in one.machines):
+    if any(m.torus_dimensions or "gpus_per_host" in m.figures for m in resolved.machines):
         return None  # Pods and domains are cut by the number
-    ours, theirs = ({**each.constants, "world_size": 0.0} for each in (one, other))
-    if ours.keys() != theirs.keys() or (one.labels, one.implied) != (other.labels, other.implied):
+    ours, theirs = ({**each.constants, "world_size": 0.0} for each in (resolved, other))
+    if ours.keys() != theirs.keys() or (resolved.labels, resolved.implied) != (
+        other.labels,
+        other.implied,
+    ):
         return None
     if any(ours[name] != theirs[name] == theirs[name] for name in ours):
         return None
-    return {name: v for name, v in constants.items() if name != "world_size"}, labels, one
+    return {name: v for name, v in constants.items() if name != "world_size"}, labels, resolved
 
 
 def _splits(point: Point, shapes: Mapping[str, float]) -> Columns:
@@ -494,7 +500,7 @@ def _spanned(
         choices["micro_batch_size"],
         {**common.constants, **constants},
         _of_all(common),
-        [str(one) for one in choices["schedule"]],
+        [str(schedule) for schedule in choices["schedule"]],
         counted=counted,
     )
     _check_size(rows, choices)
@@ -660,14 +666,14 @@ def _check_size(rows: Rows, choices: Mapping[str, NDArray[Any]]) -> None:
 
 def executions_at(
     space: Space,
-    places: NDArray[np.int64],
+    cells: NDArray[np.int64],
     known: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> tuple[Execution, ...]:
     """Return the plans at places of the grid (flat indices, in C order)."""
-    if space.plan is None or not len(places):
+    if space.plan is None or not len(cells):
         return ()
     grid = space.plan.grid
-    index = np.unravel_index(places, grid.shape)
+    index = np.unravel_index(cells, grid.shape)
     columns = {
         name: np.broadcast_to(
             values[
@@ -675,19 +681,19 @@ def executions_at(
                     at if length > 1 else 0 for at, length in zip(index, values.shape, strict=True)
                 )
             ],
-            len(places),
+            len(cells),
         ).tolist()
         for name, values in grid.columns.items()
     }
     labels = [
         dict(case.labels)
-        for at in zip(*(one.tolist() for one in index), strict=True)
+        for at in zip(*(column.tolist() for column in index), strict=True)
         for case in space.plan.cases
         if all(part.start == at[position] for position, part in case.fixed.items())
     ]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    values = {name: own.tolist() for name, own in (known or {}).items()}
+    values = {name: values_of.tolist() for name, values_of in (known or {}).items()}
     return tuple(
-        Execution(given, label, {name: column[place] for name, column in values.items()})
-        for place, (given, label) in enumerate(zip(rows, labels, strict=True))
+        Execution(given, label, {name: column[number] for name, column in values.items()})
+        for number, (given, label) in enumerate(zip(rows, labels, strict=True))
     )

@@ -58,12 +58,14 @@ class Effect:
 def effects(detail: Detail, choices: Mapping[str, NDArray[Any]]) -> tuple[Effect, ...]:
     """Compute what changes of a plan do."""
     wanted = tuple(changes(detail.plan, choices))
-    plans = [detail.plan.changed(one.numbers, one.labels) for one in wanted]
+    plans = [
+        detail.plan.changed(wanted_change.numbers, wanted_change.labels) for wanted_change in wanted
+    ]
     before = detail["step_time"] / detail.plan["global_batch_size"]
-    found = details(plans, ASKED, check=True)
+    outcomes = details(plans, ASKED, check=True)
     return tuple(
         Effect(change, after, _slower(after, before))
-        for change, after in zip(wanted, found, strict=True)
+        for change, after in zip(wanted, outcomes, strict=True)
     )
 
 
@@ -156,8 +158,8 @@ def _numbers(plan: Execution, choices: Mapping[str, NDArray[Any]]) -> Iterator[C
         yield Change(words, {"sequence_parallel": other})
 
 
-def _neighbours(values: NDArray[np.float64], own: float) -> list[float]:
-    below, above = values[values < own], values[values > own]
+def _neighbours(values: NDArray[np.float64], current: float) -> list[float]:
+    below, above = values[values < current], values[values > current]
     return [*below[-1:].tolist(), *above[:1].tolist()]
 
 
@@ -252,28 +254,28 @@ def _groups(detail: Detail) -> dict[str, float]:
 
 
 def because(
-    found: Found,
+    result: Found,
     details: Sequence[Detail],
     changes: Sequence[Effect],
 ) -> Iterator[str]:
     """Yield why a plan is recommended."""
     best = details[0]
-    objective = found.space.point.objective
-    yield _first(found, best, objective)
+    objective = result.space.point.objective
+    yield _first(result, best, objective)
     known = bool(np.isfinite(best["step_time"]))
     if known:
         yield bound_by(best)
-    yield memory_words(best, found.space.point.threshold)
+    yield memory_words(best, result.space.point.threshold)
     if known and len(details) > 1:
         yield _next(best, details[1], objective)
-    yield from _within(found, best)
+    yield from _within(result, best)
     yield from _placed(best)
-    yield from tempting(changes, best, found.space.point.threshold)
+    yield from tempting(changes, best, result.space.point.threshold)
     yield from network(changes)
 
 
-def _first(found: Found, best: Detail, objective: Objective) -> str:
-    runnable = found.counts.feasible
+def _first(result: Found, best: Detail, objective: Objective) -> str:
+    runnable = result.counts.feasible
     several = f"{runnable:,} feasible plans" if runnable > 1 else "plans: no other can run"
     if not np.isfinite(best["step_time"]):
         text = "the step time is not known"
@@ -284,9 +286,9 @@ def _first(found: Found, best: Detail, objective: Objective) -> str:
         text += f", MFU {percent(mfu)}" if np.isfinite(mfu) else ""
     else:
         text = f"a step takes {seconds(best['step_time'])}"
-    least = min(found.values)
-    if found.values[0] > least:
-        gap = found.values[0] / least - 1.0 if least else 0.0
+    least = min(result.values)
+    if result.values[0] > least:
+        gap = result.values[0] / least - 1.0 if least else 0.0
         return (
             f"it is within {percent(abs(gap))} of {objective.words} of {several}, and has the "
             f"fewest settings: {text}"
@@ -389,14 +391,14 @@ def _next(best: Detail, other: Detail, objective: Objective) -> str:
     return text
 
 
-def _within(found: Found, best: Detail) -> Iterator[str]:
+def _within(result: Found, best: Detail) -> Iterator[str]:
     """Say how many splits have plans that can't be told from the best."""
-    if found.tied < 2 or not found.space.point.objective.timed:
+    if result.tied < 2 or not result.space.point.objective.timed:
         return
-    fastest = found.ranked[0]
+    fastest = result.ranked[0]
     text = (
-        f"{found.tied} of {len(found.splits):,} layouts tie with the best: below {percent(tie())} "
-        "published runs do not tell which is better"
+        f"{result.tied} of {len(result.splits):,} layouts tie with the best: below {percent(tie())}"
+        " published runs do not tell which is better"
     )
     if fastest.key != best.plan.key:
         text += f"; the shortest predicted step is {fastest.name}"
@@ -409,16 +411,16 @@ def _placed(best: Detail) -> Iterator[str]:
     node = plan.given.get("gpus_per_node", np.inf)
     if plan.labels["topology"] != "hierarchical" or plan["world_size"] <= node:
         return
-    places = []
+    phrases = []
     if plan["tp"] > 1.0:
         inside = plan["tp"] <= node and node % plan["tp"] == 0.0
-        places.append(f"tp {plan['tp']:g} {'stays within a node' if inside else 'crosses nodes'}")
+        phrases.append(f"tp {plan['tp']:g} {'stays within a node' if inside else 'crosses nodes'}")
     if plan.routed and plan["ep"] > 1.0:
         ranks = plan["ep"] * plan["etp"]
         inside = ranks <= node and node % ranks == 0.0
-        places.append(f"ep {plan['ep']:g} {'stays within a node' if inside else 'crosses nodes'}")
-    if places:
-        yield f"{', '.join(places)} of {node:g} GPUs"
+        phrases.append(f"ep {plan['ep']:g} {'stays within a node' if inside else 'crosses nodes'}")
+    if phrases:
+        yield f"{', '.join(phrases)} of {node:g} GPUs"
 
 
 def tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Iterator[str]:
@@ -433,10 +435,10 @@ def tempting(changes: Sequence[Effect], best: Detail, threshold: float) -> Itera
         and change.detail["peak_memory"] > limit
     ]
     if faster:
-        one = min(faster, key=lambda effect: effect.slower)
+        fastest = min(faster, key=lambda effect: effect.slower)
         yield (
-            f"memory-limited: {one.change.words} would be {percent(-one.slower)} faster but needs "
-            f"{_size(one.detail['peak_memory'])}"
+            f"memory-limited: {fastest.change.words} would be {percent(-fastest.slower)} faster but"
+            f" needs {_size(fastest.detail['peak_memory'])}"
         )
 
 

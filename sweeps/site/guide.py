@@ -76,7 +76,7 @@ def body_of(page: Page, pages: tuple[Page, ...]) -> Iterator[str]:
     if page.name != INDEX:
         yield menu(pages, page)
     yield from to_html(page.text, target_of(pages))
-    listed = [one for one in pages if one.short]
+    listed = [entry for entry in pages if entry.short]
     if page in listed[:-1]:
         after = listed[listed.index(page) + 1]
         yield f'<p>Next: <a href="{after.file}.html">{escape(after.title)}</a></p>\n'
@@ -89,9 +89,9 @@ def target_of(pages: tuple[Page, ...]) -> Callable[[str], str]:
     def target(link: str) -> str:
         if link.startswith("https://"):
             return link
-        file, mark, place = link.partition("#")
+        file, mark, anchor = link.partition("#")
         if not file or file in files:
-            return f"{files.get(file, '')}{mark}{place}"
+            return f"{files.get(file, '')}{mark}{anchor}"
         if not file.startswith("../"):
             message = f"a link to no page: {link}"
             raise ValueError(message)

@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sweeps.errors import RunError
-from sweeps.result import LINE
 from sweeps.spec.files import read_toml, shipped
+from sweeps.wrapping import LINE
 
 SCREEN = 18  # lines
 
@@ -124,9 +124,9 @@ def guide(jobs: Sequence[Job]) -> str:
     return "\n\n".join([*parts, *(section(index, job) for index, job in enumerate(jobs, 1))]) + "\n"
 
 
-def section(place: int, job: Job) -> str:
+def section(number: int, job: Job) -> str:
     """Return one job as Markdown."""
-    parts = [f"## {place}. {job.title}", job.question]
+    parts = [f"## {number}. {job.title}", job.question]
     for name, text in job.files.items():
         kind = Path(name).suffix.removeprefix(".").replace("py", "python")
         parts += [f"`{name}`:", f"```{kind}\n{text.strip()}\n```"]

@@ -90,10 +90,10 @@ def _kind(line: str, above: str, number: int) -> tuple[str, str, str]:
         return "", "", ""
     if above == "item" and re.match(r" {2,3}\S", line):
         return "more", "", line.strip()
-    if found := _HEADING.fullmatch(line):
-        return "heading", found[1], found[2]
-    if found := _ITEM.fullmatch(line):
-        return "item", found[1], found[2]
+    if match := _HEADING.fullmatch(line):
+        return "heading", match[1], match[2]
+    if match := _ITEM.fullmatch(line):
+        return "item", match[1], match[2]
     if line.startswith("| ") and line.endswith(" |"):
         return "table", "", line
     if _FENCE.fullmatch(line):
@@ -160,11 +160,11 @@ def to_html(text: str, target: Callable[[str], str]) -> Iterator[str]:
 
 def inline(text: str, target: Callable[[str], str]) -> str:
     """Return a line's text as HTML."""
-    parts, place = [], 0
-    for found in _INLINE.finditer(text):
-        parts.append(_plain(text[place : found.start()]))
-        place = found.end()
-        code, bold, words, link = found.groups()
+    parts, offset = [], 0
+    for match in _INLINE.finditer(text):
+        parts.append(_plain(text[offset : match.start()]))
+        offset = match.end()
+        code, bold, words, link = match.groups()
         if code is not None:
             parts.append(in_code(code))
         elif bold is not None:
@@ -172,12 +172,12 @@ def inline(text: str, target: Callable[[str], str]) -> str:
         else:
             leads, shown = target(link), inline(words, target)
             parts.append(f'<a href="{escape(leads)}">{shown}</a>' if leads else shown)
-    return "".join([*parts, _plain(text[place:])])
+    return "".join([*parts, _plain(text[offset:])])
 
 
 def _plain(text: str) -> str:
-    if found := _REFUSED.search(text):
-        message = f"not of the subset: {text[max(0, found.start() - 20) :][:60]!r}"
+    if match := _REFUSED.search(text):
+        message = f"not of the subset: {text[max(0, match.start() - 20) :][:60]!r}"
         raise ValueError(message)
     return escape(re.sub(r"\\([|*])", r"\1", text))
 

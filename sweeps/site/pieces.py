@@ -11,10 +11,10 @@ import click
 from overhead.labels import LABELS
 
 
-def link_to(file: str, text: str, place: str = "", title: str = "") -> str:
+def link_to(file: str, text: str, anchor: str = "", title: str = "") -> str:
     """Return a link to a page of the site, or to a place in it."""
     about = f' title="{escape(title)}"' if title else ""
-    return f'<a href="{file}.html{f"#{place}" if place else ""}"{about}>{escape(text)}</a>'
+    return f'<a href="{file}.html{f"#{anchor}" if anchor else ""}"{about}>{escape(text)}</a>'
 
 
 def in_code(text: str) -> str:
@@ -24,7 +24,7 @@ def in_code(text: str) -> str:
 
 def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table; its cells are HTML already."""
-    first = "".join(f"<th>{escape(one)}</th>" for one in head)
+    first = "".join(f"<th>{escape(heading)}</th>" for heading in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in rows)
     return f'<div class="wide"><table><tr>{first}</tr>\n{body}</table></div>\n'
 

@@ -73,8 +73,8 @@ class Site:
         """Return the texts of all files by name."""
         load()
         for name in VOCABULARY:
-            found = _candidates(name)
-            self._place[name] = f"quantities-{_module(found[0].place)}" if found else GIVEN
+            formulas = _candidates(name)
+            self._place[name] = f"quantities-{_module(formulas[0].place)}" if formulas else GIVEN
         self._catalogue()
         self._algorithms()
         self._quantities()
@@ -100,8 +100,8 @@ class Site:
         )
 
     def _quantity(self, name: str) -> str:
-        one = VOCABULARY[name]
-        return link_to(self._place[name], name, name, f"{one.meaning} [{one.units}]")
+        quantity = VOCABULARY[name]
+        return link_to(self._place[name], name, name, f"{quantity.meaning} [{quantity.units}]")
 
     def _with_symbols(self, names: Iterable[str]) -> str:
         return ", ".join(f"{mathml.of(VOCABULARY[name])} {self._quantity(name)}" for name in names)
@@ -110,10 +110,10 @@ class Site:
         for name in names:
             self._users.setdefault(name, {})[key] = link
 
-    def _source(self, one: Formula | Algorithm, key: str, link: str) -> str:
+    def _source(self, declaration: Formula | Algorithm, key: str, link: str) -> str:
         """Return where a formula or algorithm comes from, which now knows who cites it."""
-        self._cited.setdefault(one.source.key, {})[key] = link
-        return link_to("sources", one.reference, f"source-{one.source.key}")
+        self._cited.setdefault(declaration.source.key, {})[key] = link
+        return link_to("sources", declaration.reference, f"source-{declaration.source.key}")
 
     def _sources(self) -> None:
         body = []
@@ -152,44 +152,48 @@ class Site:
         self._page("quantities", "Quantities and formulas", [words, *index])
 
     def _section(self, name: str) -> str:
-        one = VOCABULARY[name]
-        unit = "a bare number" if one.units == "1" else one.units
-        default = "" if one.default is None else f"; {one.default:g} where nothing gives it"
+        quantity = VOCABULARY[name]
+        unit = "a bare number" if quantity.units == "1" else quantity.units
+        default = (
+            "" if quantity.default is None else f"; {quantity.default:g} where nothing gives it"
+        )
         lines = [
-            f'<section id="{name}">\n<h3>{in_code(name)} {mathml.of(one)}</h3>\n',
-            f"<p>{escape(one.meaning)}</p>\n",
-            f'<p class="quiet">{escape(unit)}; {escape(one.domain())}{default}</p>\n',
+            f'<section id="{name}">\n<h3>{in_code(name)} {mathml.of(quantity)}</h3>\n',
+            f"<p>{escape(quantity.meaning)}</p>\n",
+            f'<p class="quiet">{escape(unit)}; {escape(quantity.domain())}{default}</p>\n',
         ]
         lines += map(self._formula, _candidates(name))
         users = ", ".join(link for _, link in sorted(self._users.get(name, {}).items()))
         return "".join([*lines, facts_of({"used by": users}), "</section>\n"])
 
-    def _formula(self, one: Formula | Call) -> str:
-        if isinstance(one, Call):
+    def _formula(self, declaration: Formula | Call) -> str:
+        if isinstance(declaration, Call):
             bound = "; ".join(
                 f"{self._quantity(outer)} as {self._quantity(inner)}"
-                for inner, outer in one.bind.items()
+                for inner, outer in declaration.bind.items()
             )
             facts = {
-                "is": self._quantity(one.of),
+                "is": self._quantity(declaration.of),
                 "with": bound,
-                "of": labels_of(one.labels),
-                "where": labels_of(one.when),
+                "of": labels_of(declaration.labels),
+                "where": labels_of(declaration.when),
             }
             return facts_of(facts)
-        said = one.title.lower() == VOCABULARY[one.returns].meaning.lower()
-        words = f"<p>{escape(one.title)}</p>\n" if one.words and not said else ""
+        said = declaration.title.lower() == VOCABULARY[declaration.returns].meaning.lower()
+        words = f"<p>{escape(declaration.title)}</p>\n" if declaration.words and not said else ""
         facts = {
-            "with": self._with_symbols(one.inputs),
-            "where": labels_of(one.when),
-            "assumes": escape("; ".join(one.assumes)),
-            "laws": escape("; ".join(stated.lines() if (stated := law_of(one)) else ())),
-            "source": self._source(one, one.returns, self._quantity(one.returns)),
+            "with": self._with_symbols(declaration.inputs),
+            "where": labels_of(declaration.when),
+            "assumes": escape("; ".join(declaration.assumes)),
+            "laws": escape("; ".join(stated.lines() if (stated := law_of(declaration)) else ())),
+            "source": self._source(
+                declaration, declaration.returns, self._quantity(declaration.returns)
+            ),
         }
+        equation = mathml.equation(declaration.returns, declaration.expression)
         return (
-            f'<div id="formula-{one.name}">{words}'
-            f'<div class="math">{mathml.equation(one.returns, one.expression)}</div>\n'
-            f"<p>{in_code(one.statement)}</p>\n{facts_of(facts)}</div>\n"
+            f'<div id="formula-{declaration.name}">{words}<div class="math">{equation}</div>\n'
+            f"<p>{in_code(declaration.statement)}</p>\n{facts_of(facts)}</div>\n"
         )
 
     def _algorithms(self) -> None:
@@ -198,9 +202,9 @@ class Site:
             of = sorted((a for a in ALGORITHMS.values() if a.topology == network), key=_order)
             page = f"algorithms-{network}"
             body = []
-            for one in of:
-                link = link_to(page, ".".join(one.key), ".".join(one.key))
-                body.append(self._algorithm(one, link))
+            for algorithm in of:
+                link = link_to(page, ".".join(algorithm.key), ".".join(algorithm.key))
+                body.append(self._algorithm(algorithm, link))
             self._page(page, f"Algorithms on a network of kind {network}", body)
             links = ", ".join(
                 link_to(page, f"{a.collective} {a.name}", ".".join(a.key)) for a in of
@@ -208,24 +212,24 @@ class Site:
             index.append(f"<h2>{link_to(page, network)}</h2>\n<p>{links}</p>\n")
         self._page("algorithms", "Algorithms by network", index)
 
-    def _algorithm(self, one: Algorithm, link: str) -> str:
-        stated = statements(one)
+    def _algorithm(self, algorithm: Algorithm, link: str) -> str:
+        stated = statements(algorithm)
         used = tuple(dict.fromkeys(n for text in stated.values() for n in names(text)))
-        self._use(used, ".".join(one.key), link)
+        self._use(used, ".".join(algorithm.key), link)
         facts = {
             "with": self._with_symbols(used),
-            "needs": escape("; ".join(requirement.text for requirement in one.requires)),
-            "assumes": escape("; ".join(one.assumes)),
-            "bound": escape(one.bound),
-            "source": self._source(one, ".".join(one.key), link),
+            "needs": escape("; ".join(requirement.text for requirement in algorithm.requires)),
+            "assumes": escape("; ".join(algorithm.assumes)),
+            "bound": escape(algorithm.bound),
+            "source": self._source(algorithm, ".".join(algorithm.key), link),
         }
         math = "".join(
             f'<div class="math">{mathml.equation(name, text)}</div>\n'
             for name, text in stated.items()
         )
-        title = escape(f"{one.collective}: {one.name}")
-        head = f'<section id="{".".join(one.key)}">\n<h3>{title}</h3>'
-        return f"{head}\n<p>{escape(one.title)}</p>\n{math}{facts_of(facts)}</section>\n"
+        title = escape(f"{algorithm.collective}: {algorithm.name}")
+        head = f'<section id="{".".join(algorithm.key)}">\n<h3>{title}</h3>'
+        return f"{head}\n<p>{escape(algorithm.title)}</p>\n{math}{facts_of(facts)}</section>\n"
 
     # Machines, models and software.
 
@@ -245,37 +249,37 @@ class Site:
             for title, kind, read in groups:
                 rows = []
                 for name in spec_names(kind, ()):
-                    one = read(name)
-                    rows.append((link_to(f"{kind}-{name}", name), escape(one.title)))
-                    self._page(f"{kind}-{name}", one.title, self._entry(one, f"{kind}-{name}"))
+                    entry = read(name)
+                    rows.append((link_to(f"{kind}-{name}", name), escape(entry.title)))
+                    self._page(f"{kind}-{name}", entry.title, self._entry(entry, f"{kind}-{name}"))
                 index += [f"<h2>{title}</h2>\n", table_of(("name", "what it is"), rows)]
             self._page(page, MENU[page], index)
 
-    def _entry(self, one: Any, page: str) -> Iterator[str]:
+    def _entry(self, spec: Any, page: str) -> Iterator[str]:
         """Yield the page of a machine, model, framework or library: each figure with its origin."""
-        yield f"<p>{escape(' '.join(one.summary.split()))}</p>\n"
-        yield f"<p>As {in_code(one.name)} in commands and specs.</p>\n"
-        source = getattr(one, "source", "")
+        yield f"<p>{escape(' '.join(spec.summary.split()))}</p>\n"
+        yield f"<p>As {in_code(spec.name)} in commands and specs.</p>\n"
+        source = getattr(spec, "source", "")
         if source:
-            yield f'<p class="quiet">Shapes: {escape(one.kind)}, {escape(source)}</p>\n'
+            yield f'<p class="quiet">Shapes: {escape(spec.kind)}, {escape(source)}</p>\n'
         tables: dict[str, Mapping[str, Figure]] = {}
-        if hasattr(one, "nodes"):
-            tables |= {f"GPUs of generation {name}": of for name, of in one.nodes.items()}
-            tables |= {f"Network {name} between nodes": of for name, of in one.fabrics.items()}
-            tables |= {"Everywhere": one.shared}
-            tables |= {"Time of the host to issue an operation, by environment": one.environment}
+        if hasattr(spec, "nodes"):
+            tables |= {f"GPUs of generation {name}": of for name, of in spec.nodes.items()}
+            tables |= {f"Network {name} between nodes": of for name, of in spec.fabrics.items()}
+            tables |= {"Everywhere": spec.shared}
+            tables |= {"Time of the host to issue an operation, by environment": spec.environment}
         else:
-            tables["Figures"] = one.figures
-            tables["Of a plan where nothing is said"] = getattr(one, "plan", {})
+            tables["Figures"] = spec.figures
+            tables["Of a plan where nothing is said"] = getattr(spec, "plan", {})
         for title, figures in tables.items():
             if figures:
                 yield f"<h2>{escape(title)}</h2>\n"
-                yield self._figures(figures, one.name, page, source)
+                yield self._figures(figures, spec.name, page, source)
         for title, name in (
             ("What holds unless it is given", "choices"),
             ("Precisions", "precisions"),
         ):
-            chosen = getattr(one, name, None) or {}
+            chosen = getattr(spec, name, None) or {}
             if chosen:
                 yield f"<h2>{title}</h2>\n"
                 each = (
@@ -283,10 +287,10 @@ class Site:
                     for key, c in chosen.items()
                 )
                 yield table_of(("what", "value", "kind", "origin"), each)
-        options = getattr(one, "options", None) or {}
+        options = getattr(spec, "options", None) or {}
         if options:
             rows = [
-                (in_code(f"{one.name}+{key}"), escape(of.summary)) for key, of in options.items()
+                (in_code(f"{spec.name}+{key}"), escape(of.summary)) for key, of in options.items()
             ]
             yield f"<h2>Options</h2>\n{table_of(('option', 'meaning'), rows)}"
 
@@ -324,11 +328,11 @@ class Site:
             rows = [
                 (
                     in_code(key),
-                    escape(one.meaning),
-                    escape(FORMS[one.form].meaning),
-                    "" if one.default in (None, "", (), {}) else escape(str(one.default)),
+                    escape(setting.meaning),
+                    escape(FORMS[setting.form].meaning),
+                    "" if setting.default in (None, "", (), {}) else escape(str(setting.default)),
                 )
-                for key, one in kind.keys.items()
+                for key, setting in kind.keys.items()
             ]
             body.append(f'<section id="figure-{name}">\n<h3>{in_code(name)}</h3>\n')
             body.append(f"<p>{escape(kind.meaning)}</p>\n")
@@ -347,7 +351,9 @@ class Site:
 
         def figures(tables: Mapping[str, Mapping[str, Any]]) -> str:
             each = [
-                (f"{table}.{key}", one) for table, of in tables.items() for key, one in of.items()
+                (f"{table}.{key}", entry)
+                for table, of in tables.items()
+                for key, entry in of.items()
             ]
             known = VOCABULARY.keys()
             return table_of(
@@ -355,11 +361,11 @@ class Site:
                 (
                     (
                         in_code(key),
-                        (self._quantity if one.quantity in known else in_code)(one.quantity),
-                        escape("" if one.units == "1" else one.units),
-                        escape(one.domain()) + "; needed" * one.required,
+                        (self._quantity if entry.quantity in known else in_code)(entry.quantity),
+                        escape("" if entry.units == "1" else entry.units),
+                        escape(entry.domain()) + "; needed" * entry.required,
                     )
-                    for key, one in each
+                    for key, entry in each
                 ),
             )
 
@@ -405,8 +411,8 @@ class Site:
             f'<p>{index}. <a href="#{job.name}">{escape(job.title)}</a></p>\n'
             for index, job in enumerate(self.jobs, 1)
         ]
-        for place, job in enumerate(self.jobs, 1):
-            body.append(f'<section id="{job.name}">\n<h2>{place}. {escape(job.title)}</h2>\n')
+        for number, job in enumerate(self.jobs, 1):
+            body.append(f'<section id="{job.name}">\n<h2>{number}. {escape(job.title)}</h2>\n')
             body.append(f"<p>{escape(job.question)}</p>\n")
             body += [
                 f"<p>{in_code(name)}:</p>\n<pre>{escape(text)}</pre>\n"
@@ -424,13 +430,16 @@ class Site:
 
 def _candidates(name: str) -> list[Formula | Call]:
     """Return what gives a quantity, the more general first, whatever was loaded first."""
-    found = REGISTRY.candidates(name)
-    return sorted(found, key=lambda one: (len(one.when), sorted(one.when.items()), one.name))
+    formulas = REGISTRY.candidates(name)
+    return sorted(
+        formulas,
+        key=lambda formula: (len(formula.when), sorted(formula.when.items()), formula.name),
+    )
 
 
-def _module(place: str) -> str:
+def _module(location: str) -> str:
     """Return what a page is called after the module in which something is declared."""
-    path = Path(place.rpartition(":")[0])
+    path = Path(location.rpartition(":")[0])
     top = Path(overhead.__file__).parent
     parts = path.relative_to(top).with_suffix("").parts if path.is_relative_to(top) else (OWN,)
     return "-".join(part for part in parts if part != "__init__")
@@ -445,5 +454,5 @@ def _about(page: str) -> str:
     return " ".join(words.split()).rstrip(".")
 
 
-def _order(one: Algorithm) -> tuple[str, str]:
-    return one.collective, one.name
+def _order(algorithm: Algorithm) -> tuple[str, str]:
+    return algorithm.collective, algorithm.name

@@ -29,8 +29,8 @@ MOST = 120
 
 def search_script(pages: Mapping[str, str]) -> str:
     """Return the script of the search with its index: kind, name, meaning and link of each."""
-    found = (entry for page, text in pages.items() for entry in entries(page, text))
-    index = [entry for entry in found if entry[1]]
+    found_entries = (entry for page, text in pages.items() for entry in entries(page, text))
+    index = [entry for entry in found_entries if entry[1]]
     lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in index)
     return f"const INDEX = [\n{lines}\n];\n{SCRIPT.read_text('utf-8')}"
 
@@ -50,8 +50,8 @@ def entries(page: str, text: str) -> Iterator[tuple[str, str, str, str]]:
     for section in body.iter("section"):
         heading = section.find("h3")
         heading = section.find("h2") if heading is None else heading
-        place = section.get("id", "")
-        yield kind, _text(heading), _text(section.find("p")), f"{file}#{place}"
+        anchor = section.get("id", "")
+        yield kind, _text(heading), _text(section.find("p")), f"{file}#{anchor}"
     if kind in ("command", "spec key"):
         for row in body.iter("tr"):
             cells = row.findall("td")

@@ -73,19 +73,19 @@ def parse_values(
         wrong, allowed = "commas separate values", f"write {text.replace(',', '')}"
         raise about.error(text, wrong, allowed)
     faults = _half_labelled(pieces, about)
-    found: list[Floats] = []
+    arrays: list[Floats] = []
     for piece in pieces:
         try:
             ranged = isinstance(piece, str) and ":" in piece
-            found.append(_range(str(piece), about) if ranged else np.array([about.read(piece)]))
+            arrays.append(_range(str(piece), about) if ranged else np.array([about.read(piece)]))
         except InputError as error:
             faults += error.faults
-        if sum(map(len, found)) > LARGEST_AXIS:
-            faults += _too_many(about, text, sum(map(len, found))).faults
+        if sum(map(len, arrays)) > LARGEST_AXIS:
+            faults += _too_many(about, text, sum(map(len, arrays))).faults
             break
     if faults:
         raise InputError(list(dict.fromkeys(faults)))
-    values = np.sort(np.concatenate(found))
+    values = np.sort(np.concatenate(arrays))
     twice = list(dict.fromkeys(values[1:][values[1:] == values[:-1]].tolist()))
     if twice:
         raise InputError(
@@ -249,8 +249,8 @@ def _too_many(about: _Field, text: object, count: float) -> InputError:
 def _multiples(first: float, step: float, count: int, parts: int) -> Floats:
     """Return first + step k / parts for k from 0, rounded once where the decimals are short."""
     steps = np.arange(count, dtype=np.float64)
-    for places in range(23):  # 10**22 is the largest power of ten that a float64 holds exactly
-        scale = 10**places
+    for decimals in range(23):  # 10**22 is the largest power of ten that a float64 holds exactly
+        scale = 10**decimals
         if max(abs(first), abs(step)) * scale >= 2**53:
             break
         start, stride = round(first * scale), round(step * scale)
@@ -346,14 +346,17 @@ def _of_world(
     dense = [name for name in degrees if name != "ep"]
     splits: list[tuple[tuple[int, ...], int]] = [((), world)]
     for name in dense:
-        own = [d for d in every if d in allowed.get(name, {d})]
+        degrees_allowed = [d for d in every if d in allowed.get(name, {d})]
         splits = [
-            ((*values, d), left // d) for values, left in splits for d in own if left % d == 0
+            ((*values, d), left // d)
+            for values, left in splits
+            for d in degrees_allowed
+            if left % d == 0
         ]
     if "ep" not in degrees:
         return [(world, *values, left) for values, left in splits]
     rows = []
-    place = degrees.index("ep")
+    position = degrees.index("ep")
     stages = dense.index("pp") if "pp" in dense else None
     of_stage: dict[int, list[int]] = {}
     for values, left in splits:
@@ -361,7 +364,9 @@ def _of_world(
         if stage not in of_stage:
             some = divisors(stage)
             of_stage[stage] = [ep for ep in some if ep in allowed.get("ep", {ep})]
-        rows += [(world, *values[:place], ep, *values[place:], left) for ep in of_stage[stage]]
+        rows += [
+            (world, *values[:position], ep, *values[position:], left) for ep in of_stage[stage]
+        ]
     return rows
 
 
@@ -440,8 +445,8 @@ class Axis:
     @property
     def labels(self) -> bool:
         """Whether the dimension's own column holds labels."""
-        own = self.columns.get(self.name)
-        return own is not None and own.dtype.kind in "UO"
+        column = self.columns.get(self.name)
+        return column is not None and column.dtype.kind in "UO"
 
 
 # What makes a sweep one of training steps, and what it asks for if nothing is said.

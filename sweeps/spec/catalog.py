@@ -67,9 +67,9 @@ def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ())
         near = nearest(Path(text).stem, spec_names(kind, folders))
         refuse(field, text, "no such file", f"as a name: {near}")
     for folder in _folders(kind, folders):
-        found = folder / f"{text}.toml"
-        if text and is_file(found):
-            return found
+        path = folder / f"{text}.toml"
+        if text and is_file(path):
+            return path
     names = spec_names(kind, folders)
     if (usual := usual_name(text, names)) != text:
         return find_spec(kind, usual, folders)
@@ -93,8 +93,8 @@ def _split(kind: str, text: str) -> tuple[str, tuple[str, ...]]:
     """Return a name or path without the options of a framework, and these."""
     if kind != "frameworks" or is_file(text):
         return text, ()
-    place = text.find("+", text.rfind(os.sep) + 1)
-    return (text, ()) if place < 0 else (text[:place], tuple(text[place + 1 :].split("+")))
+    position = text.find("+", text.rfind(os.sep) + 1)
+    return (text, ()) if position < 0 else (text[:position], tuple(text[position + 1 :].split("+")))
 
 
 def find_sweep(name_or_path: StrPath) -> Path:
@@ -136,15 +136,17 @@ def _taken(table: Mapping[str, object], name: str) -> dict[str, object]:
     """Return a machine's tables as another takes them: measured there is assumed elsewhere."""
     if "value" not in table:
         each = table.items()
-        return {key: _taken(one, name) if isinstance(one, dict) else one for key, one in each}
+        return {
+            key: _taken(value, name) if isinstance(value, dict) else value for key, value in each
+        }
     kind = "assumed" if table.get("kind") == "measured" else table.get("kind")
     return {**table, "kind": kind, "source": f"as on {name}: {table.get('source')}"}
 
 
-def _joined(other: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
+def _joined(other: Mapping[str, object], content: Mapping[str, object]) -> dict[str, object]:
     """Return tables with what another has that they lack; a figure is taken whole."""
-    joined = {**other, **own}
-    for key, table in own.items():
+    joined = {**other, **content}
+    for key, table in content.items():
         left = other.get(key)
         if isinstance(table, dict) and isinstance(left, dict) and "value" not in table:
             joined[key] = _joined(left, table)
@@ -176,17 +178,17 @@ def options_of(framework: str) -> tuple[str, tuple[str, ...]]:
 def presets_of(framework: str = "", folders: Sequence[StrPath] = ()) -> dict[str, Preset]:
     """Return the recipe presets of a framework, or of all frameworks, by name."""
     names = (framework,) if framework else framework_names(folders)
-    found: dict[str, Preset] = {}
+    presets: dict[str, Preset] = {}
     for name in names:
-        found |= load_framework(name, folders).presets
-    return found
+        presets |= load_framework(name, folders).presets
+    return presets
 
 
 def find_preset(name: str, framework: str = "", folders: Sequence[StrPath] = ()) -> Preset:
     """Find a recipe preset, of a framework where one is given."""
     known = presets_of(framework, folders)
-    if (own := usual_spelling(name, known)) in known:
-        return known[own]
+    if (spelling := usual_spelling(name, known)) in known:
+        return known[spelling]
     every = presets_of("", folders)
     usual = usual_spelling(name, every)
     if usual in every:
@@ -201,18 +203,18 @@ def find_preset(name: str, framework: str = "", folders: Sequence[StrPath] = ())
 def load_operation(path: Path) -> dict[str, Origin]:
     """Read what running a training takes, by quantity: failures, storage, each with its source."""
     reader = FigureReader(path, read_toml(path))
-    found: dict[str, Origin] = {}
+    figures: dict[str, Origin] = {}
     reader.text("", reader.content, "title")
-    for place in (name for name in reader.content if name not in ("name", "title", "summary")):
-        for name, given in reader.table(place).items():
+    for table in (name for name in reader.content if name not in ("name", "title", "summary")):
+        for name, given in reader.table(table).items():
             if name not in VOCABULARY:
                 allowed = nearest(name, VOCABULARY)
-                reader.fault(f"{place}.{name}", "..", "is not a quantity", allowed)
+                reader.fault(f"{table}.{name}", "..", "is not a quantity", allowed)
                 continue
-            figure = reader.constant(f"{place}.{name}", name, given)
+            figure = reader.constant(f"{table}.{name}", name, given)
             if figure is not None:
-                found[name] = figure.origin
-    return reader.checked(found)
+                figures[name] = figure.origin
+    return reader.checked(figures)
 
 
 def usual_operation() -> dict[str, Origin]:
@@ -238,13 +240,13 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
         if not is_file(config):
             refuse("model", text, "no such file", "the path of a config.json, or a catalog name")
         return read_config(config)
-    own = text if text.endswith(".toml") else _own_name(text, folders)
-    path = find_spec("models", own, folders)
+    name = text if text.endswith(".toml") else _own_name(text, folders)
+    path = find_spec("models", name, folders)
     from sweeps.spec.model import read_model
 
     model = read_model(path, read_toml(path))
-    other = own not in (text, usual_spelling(text, (own,)))
-    return replace(model, note=f"{text}: has the shapes of {own}, by its name") if other else model
+    other = name not in (text, usual_spelling(text, (name,)))
+    return replace(model, note=f"{text}: has the shapes of {name}, by its name") if other else model
 
 
 def _own_name(name: str, folders: Sequence[StrPath]) -> str:
@@ -260,12 +262,14 @@ def _own_name(name: str, folders: Sequence[StrPath]) -> str:
             given = read_toml(find_spec("models", model_name, folders)).get("hugging_face", [])
         except InputError:  # a broken file isn't the one that is asked for
             continue
-        known[model_name] = [str(one) for one in (given if isinstance(given, list) else [given])]
+        known[model_name] = [
+            str(model_type) for model_type in (given if isinstance(given, list) else [given])
+        ]
     from sweeps.spec.releases import release_of
 
     own_name = release_of(name, known)
     if own_name is not None or named:
         return own_name or name
     wrong = "no such file or folder, and not in the catalog"
-    near = nearest(name, [one for names in known.values() for one in names], shown=6)
+    near = nearest(name, [alias for names in known.values() for alias in names], shown=6)
     raise InputError(fault("model", name, wrong, f"{near}; or give the path of its config.json"))

@@ -95,16 +95,16 @@ class Config(FigureReader):
 
     def find(self, keys: str) -> tuple[str, Any]:
         """Return the first of some keys that is there, and its value; one for all layers once."""
-        first, found = keys.partition("|")[0], NONE
+        first, held = keys.partition("|")[0], NONE
         for key in keys.split("|"):
             value: Any = self.content
             for part in key.split("."):
                 value = value.get(part, NONE) if isinstance(value, dict) else NONE
-            if isinstance(value, list) and value and all(one == value[0] for one in value):
+            if isinstance(value, list) and value and all(item == value[0] for item in value):
                 value = value[0]
-            if value is not NONE and (found in (NONE, None)):
-                first, found = key, value
-        return first, found
+            if value is not NONE and (held in (NONE, None)):
+                first, held = key, value
+        return first, held
 
     def missing(self, key: str) -> None:
         """Note a key without which its kind can't be read."""
@@ -154,7 +154,7 @@ class Config(FigureReader):
         layers = self.value("layers")
         if value is None:
             return None
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             self.refuse(key, "is not a list of layers' kinds", "one for each layer")
         elif layers and len(value) != layers:
             self.refuse(key, f"has {len(value)} layers", f"{layers:g} as the model")
@@ -168,7 +168,7 @@ class Config(FigureReader):
         if value is None:
             return None
         if isinstance(value, list) and all(
-            isinstance(one, int) and not isinstance(one, bool) for one in value
+            isinstance(item, int) and not isinstance(item, bool) for item in value
         ):
             return value
         self.refuse(key, "is not a list of layers", "numbers of layers in brackets")
@@ -229,5 +229,5 @@ def place_linear(config: Config, linear: list[bool], why: str, letter: str = "L"
     if not any(linear):
         return False
     config.set("linear_layers", float(sum(linear)), why)
-    config.order("".join(letter if own else "*" for own in linear), why)
+    config.order("".join(letter if is_linear else "*" for is_linear in linear), why)
     return True

@@ -63,7 +63,7 @@ def full_interval(config: Config) -> None:
         linear, why = [kind == "linear_attention" for kind in types], "layer_types"
     else:
         every = config.count("full_attention_interval", 4, least=1) or 1
-        linear = [place % every != 0 for place in range(1, layers + 1)]
+        linear = [layer % every != 0 for layer in range(1, layers + 1)]
         why = "full_attention_interval, 4 where it isn't given"
     if not place_linear(config, linear, why):
         config.drop(*HEADS)
@@ -71,13 +71,13 @@ def full_interval(config: Config) -> None:
 
 def kimi_layers(config: Config) -> None:
     """Read which layers have Kimi's delta attention, and its sizes."""
-    own = config.content.get("linear_attn_config")
-    layers = own.get("kda_layers") if isinstance(own, dict) else None
+    settings = config.content.get("linear_attn_config")
+    layers = settings.get("kda_layers") if isinstance(settings, dict) else None
     if not isinstance(layers, list):
         config.faults.append(f"{config.path}: linear_attn_config: is missing or no table")
         return
-    places = range(1, int(config.value("layers")) + 1)
-    place_linear(config, [place in layers for place in places], "linear_attn_config: kda_layers")
+    numbers = range(1, int(config.value("layers")) + 1)
+    place_linear(config, [layer in layers for layer in numbers], "linear_attn_config: kda_layers")
     table = "linear_attn_config"
     keys = ("num_heads", "num_heads", "head_dim", "head_dim", "short_conv_kernel_size")
     for shape, key in zip(HEADS, keys, strict=True):
@@ -104,7 +104,7 @@ def lightning(config: Config) -> None:
     elif isinstance(letters, list) and len(letters) == layers:
         linear, why = [kind == 0 for kind in letters], "attn_type_list"
     else:
-        linear, why = [place % 2 == 1 for place in range(layers)], "every second layer"
+        linear, why = [layer % 2 == 1 for layer in range(layers)], "every second layer"
     heads = config.value("heads")
     size = config.value("head_size") or config.value("hidden_size") / max(heads, 1.0)
     if place_linear(config, linear, why):
@@ -121,8 +121,8 @@ def mamba2_layers(config: Config) -> None:
     if types is not None:
         linear, why = [kind in ("mamba", "linear_attention") for kind in types], "layer_types"
     else:
-        own = set(attention or ())
-        linear, why = [place not in own for place in range(layers)], "attn_layer_indices"
+        indices = set(attention or ())
+        linear, why = [layer not in indices for layer in range(layers)], "attn_layer_indices"
     if config.value("parallel_mixers"):
         config.set("linear_layers", float(layers), "every layer has both")
     elif not place_linear(config, linear, why, "M"):
@@ -168,7 +168,7 @@ def mamba1_layers(config: Config) -> None:
     if "attn_layer_period" in config.content or config.model_type == "jamba":
         every = config.count("attn_layer_period", 8, least=1) or 1
         first = config.count("attn_layer_offset", 4)
-        linear, why = [place % every != first for place in range(layers)], "attn_layer_period"
+        linear, why = [layer % every != first for layer in range(layers)], "attn_layer_period"
     if not place_linear(config, linear, why, "M"):
         return
     expand = config.count("mamba_expand|expand", 2, least=1)
@@ -200,7 +200,7 @@ def recurrent_layers(config: Config) -> None:
     if not isinstance(kinds, list) or not kinds:
         config.refuse("block_types", "is not a list of layers' kinds", "recurrent and attention")
         return
-    linear = [kinds[place % len(kinds)] == "recurrent" for place in range(layers)]
+    linear = [kinds[layer % len(kinds)] == "recurrent" for layer in range(layers)]
     if not place_linear(config, linear, "block_types"):
         return
     width = float(config.count("lru_width", int(hidden), least=1) or 1)
@@ -218,8 +218,8 @@ def convolved_layers(config: Config) -> None:
     if types is not None:
         linear, why = [kind == "conv" for kind in types], "layer_types"
     else:
-        own = set(range(layers) if attention is None else attention)
-        linear, why = [place not in own for place in range(layers)], "full_attn_idxs"
+        indices = set(range(layers) if attention is None else attention)
+        linear, why = [layer not in indices for layer in range(layers)], "full_attn_idxs"
     if not place_linear(config, linear, why):
         return
     kernel = config.count("conv_L_cache", 3, least=1) or 1

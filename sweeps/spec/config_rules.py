@@ -67,7 +67,7 @@ def periodic_window(config: Config) -> None:
     layers, first = int(config.value("layers")), config.kind.get("full_first")
     key, every = config.find(PERIODS)
     if isinstance(every, str) and every and set(every) <= {"L", "G"}:
-        whole = sum(every[place % len(every)] == "G" for place in range(layers))
+        whole = sum(every[layer % len(every)] == "G" for layer in range(layers))
     elif first:
         whole = -(-layers // first)
     else:
@@ -97,8 +97,8 @@ def local_attention(config: Config) -> None:
     if types is None:
         windowed = int(config.value("layers")) // 2
     elif isinstance(types, list):
-        for one in types:
-            kinds, times = one if isinstance(one, list) and len(one) == 2 else ((), 0)
+        for entry in types:
+            kinds, times = entry if isinstance(entry, list) and len(entry) == 2 else ((), 0)
             if isinstance(kinds, list) and isinstance(times, int) and 0 <= times <= 10**6:
                 windowed += times * sum(kind == "local" for kind in kinds)
     config.take("sliding_window", "window_size:256")
@@ -112,9 +112,9 @@ def sparse_step(config: Config) -> None:
     """Read every which layer has experts, and which of them hasn't."""
     dense = config.places("mlp_only_layers") or []
     step = config.count("decoder_sparse_step", 1, least=1)
-    places = range(int(config.value("layers")))
+    indices = range(int(config.value("layers")))
     if step:
-        routed = [place for place in places if (place + 1) % step == 0 and place not in dense]
+        routed = [layer for layer in indices if (layer + 1) % step == 0 and layer not in dense]
         place_mixtures(config, routed, "mlp_only_layers" if dense else "decoder_sparse_step")
 
 
@@ -127,8 +127,8 @@ def leading_dense(config: Config) -> None:
         dense = config.count(key)
     step = config.count("moe_layer_freq", 1, least=1)
     if dense is not None and step:
-        places = range(min(dense, int(config.value("layers"))), int(config.value("layers")))
-        place_mixtures(config, [place for place in places if place % step == 0], key)
+        indices = range(min(dense, int(config.value("layers"))), int(config.value("layers")))
+        place_mixtures(config, [layer for layer in indices if layer % step == 0], key)
 
 
 def listed_mlps(config: Config) -> None:
@@ -149,7 +149,7 @@ def ernie_mixtures(config: Config) -> None:
     step = config.count("moe_layer_interval", 1, least=1)
     if first is not None and last is not None and step:
         last = layers - 1 if last < 0 else min(last, layers - 1)
-        routed = [place for place in range(first, last + 1) if (place + 1) % step == 0]
+        routed = [layer for layer in range(first, last + 1) if (layer + 1) % step == 0]
         place_mixtures(config, routed, "moe_layer_start_index to moe_layer_end_index")
 
 
@@ -157,7 +157,7 @@ def llama4_mixtures(config: Config) -> None:
     """Read which layers have experts, by a list or every which."""
     layers, listed = int(config.value("layers")), config.places("moe_layers")
     if listed:
-        routed = sorted({place for place in listed if 0 <= place < layers})
+        routed = sorted({layer for layer in listed if 0 <= layer < layers})
         place_mixtures(config, routed, "moe_layers")
     elif step := config.count("interleave_moe_layer_step", 1, least=1):
         routed = list(range(step - 1, layers, step))
@@ -211,11 +211,11 @@ def compressed_layers(config: Config) -> None:
     if not isinstance(strides, list) or not layers or len(strides) < layers:
         config.faults.append(f"{config.path}: compress_ratios: one for each layer is needed")
         return
-    own = strides[: int(layers)]
-    config.set("index_layers", float(own.count(INDEXED_STRIDE)), "compress_ratios")
-    config.set("sliding_window_layers", layers - own.count(INDEXED_STRIDE), "compress_ratios")
+    ratios = strides[: int(layers)]
+    config.set("index_layers", float(ratios.count(INDEXED_STRIDE)), "compress_ratios")
+    config.set("sliding_window_layers", layers - ratios.count(INDEXED_STRIDE), "compress_ratios")
     config.set("index_stride", INDEXED_STRIDE, "compress_ratios")
-    config.set("pooled_layers", float(own.count(POOLED_STRIDE)), "compress_ratios")
+    config.set("pooled_layers", float(ratios.count(POOLED_STRIDE)), "compress_ratios")
     config.set("pooled_stride", POOLED_STRIDE, "compress_ratios")
 
 
@@ -248,11 +248,11 @@ def falcon(config: Config) -> None:
     """Read heads of keys and norms by the generation of Falcon."""
     if config.flag("new_decoder_architecture"):
         config.take("kv_heads", "num_kv_heads|n_head_kv?")
-        one = config.count("num_ln_in_parallel_attn", 2, least=1) == 1
+        single = config.count("num_ln_in_parallel_attn", 2, least=1) == 1
     else:
         one_key(config)
-        one = config.flag("parallel_attn", default=True)
-    if one:
+        single = config.flag("parallel_attn", default=True)
+    if single:
         config.set("layer_norms", 1.0, "parallel_attn and num_ln_in_parallel_attn")
 
 

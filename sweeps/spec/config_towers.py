@@ -15,10 +15,10 @@ def tower_parameters(model_type: object, content: Mapping[str, object]) -> int |
     if count is None:
         return None
     try:
-        found = count(_Sizes(content))
+        parameters = count(_Sizes(content))
     except LookupError:
         return None
-    return found if found > 0 else None
+    return parameters if parameters > 0 else None
 
 
 class _Sizes:
@@ -65,10 +65,10 @@ def _patches(of: _Sizes, hidden: int, pixels: int, *, bias: bool) -> int:
 
 def _gemma3(of: _Sizes) -> int:
     hidden, patch = of("hidden_size"), of("patch_size")
-    places = (of("image_size") // patch) ** 2 * hidden
-    own = of("num_hidden_layers") * _block(hidden, of("intermediate_size"))
+    positions = (of("image_size") // patch) ** 2 * hidden
+    blocks = of("num_hidden_layers") * _block(hidden, of("intermediate_size"))
     joined = hidden + hidden * of.hidden_size
-    return own + _patches(of, hidden, patch**2, bias=True) + places + 2 * hidden + joined
+    return blocks + _patches(of, hidden, patch**2, bias=True) + positions + 2 * hidden + joined
 
 
 def _mistral3(of: _Sizes) -> int:
@@ -91,9 +91,9 @@ def _merger(hidden: int, text: int, merge: int) -> int:
 
 def _qwen2_vl(of: _Sizes) -> int:
     hidden = of("embed_dim")
-    own = of("depth") * _block(hidden, hidden * of("mlp_ratio"))
+    blocks = of("depth") * _block(hidden, hidden * of("mlp_ratio"))
     joined = 2 * hidden + _merger(hidden, of("hidden_size"), of("spatial_merge_size", 2))
-    return own + _patches(of, hidden, _cells(of), bias=False) + joined
+    return blocks + _patches(of, hidden, _cells(of), bias=False) + joined
 
 
 def _qwen2_5_vl(of: _Sizes) -> int:
@@ -109,17 +109,17 @@ def _qwen3_vl(of: _Sizes) -> int:
     merger = _merger(hidden, of("out_hidden_size"), merge)
     deep = len(of.vision.get("deepstack_visual_indexes") or ())
     joined = 2 * hidden + merger + deep * (2 * hidden * merge**2 + merger)
-    places = of("num_position_embeddings", 2304) * hidden
-    own = of("depth") * _block(hidden, of("intermediate_size"))
-    return own + _patches(of, hidden, _cells(of), bias=True) + places + joined
+    positions = of("num_position_embeddings", 2304) * hidden
+    blocks = of("depth") * _block(hidden, of("intermediate_size"))
+    return blocks + _patches(of, hidden, _cells(of), bias=True) + positions + joined
 
 
 def _llama4(of: _Sizes) -> int:
     hidden, patch, out = of("hidden_size"), of("patch_size"), of("vision_output_dim")
-    places = ((of("image_size") // patch) ** 2 + 2) * hidden  # With the class's vector
-    own = of("num_hidden_layers") * _block(hidden, of("intermediate_size"))
+    positions = ((of("image_size") // patch) ** 2 + 2) * hidden  # With the class's vector
+    blocks = of("num_hidden_layers") * _block(hidden, of("intermediate_size"))
     joined = of("intermediate_size") * out + out**2 + out * of.hidden_size
-    return own + _patches(of, hidden, patch**2, bias=False) + places + 4 * hidden + joined
+    return blocks + _patches(of, hidden, patch**2, bias=False) + positions + 4 * hidden + joined
 
 
 TOWERS: dict[str, Callable[[_Sizes], int]] = {

@@ -76,9 +76,9 @@ class FigureReader(Faults):
         super().__init__()
         self.path, self.content = path, content
 
-    def fault(self, place: str, value: object, wrong: str, allowed: str) -> None:
+    def fault(self, location: str, value: object, wrong: str, allowed: str) -> None:
         """Note what is wrong with a value."""
-        self.faults.append(fault(f"{self.path}: {place}", value, wrong, allowed))
+        self.faults.append(fault(f"{self.path}: {location}", value, wrong, allowed))
 
     def name(self) -> str:
         """Read the file's name, which may stand in it."""
@@ -87,82 +87,82 @@ class FigureReader(Faults):
             self.fault("name", name, "is not the file's name", f"write '{self.path.stem}'")
         return name
 
-    def table(self, place: str) -> dict[str, Any]:
+    def table(self, location: str) -> dict[str, Any]:
         """Return the table of a dotted place; an empty one where there is none."""
         table: Any = self.content
-        for key in place.split("."):
+        for key in location.split("."):
             table = table.get(key, {}) if isinstance(table, dict) else {}
         if isinstance(table, dict):
             return table
-        self.fault(place, table, "is not a table", f"write [{place}] and its keys below")
+        self.fault(location, table, "is not a table", f"write [{location}] and its keys below")
         return {}
 
-    def unknown(self, place: str, table: Mapping[str, object], known: Iterable[str]) -> None:
+    def unknown(self, location: str, table: Mapping[str, object], known: Iterable[str]) -> None:
         """Note every key of a table that isn't known."""
         names = tuple(known)
         for key in table:
             if key not in names:
-                where = f"{place}.{key}".strip(".")
+                where = f"{location}.{key}".strip(".")
                 near = nearest(key, names, shown=self.listed)
                 self.faults.append(f"{self.path}: {where}: no such key; {near}")
 
-    def constant(self, place: str, name: str, given: object) -> Figure | None:
+    def constant(self, location: str, name: str, given: object) -> Figure | None:
         """Read a quantity's constant: a figure that may have a relative uncertainty."""
         quantity = VOCABULARY[name]
         low, high = quantity.minimum, quantity.maximum
         entry = Entry(name, quantity.units, low, quantity.above, maximum=high)
-        return self.figure(place, given, entry)
+        return self.figure(location, given, entry)
 
-    def figure(self, place: str, given: object, entry: Entry) -> Figure | None:
+    def figure(self, location: str, given: object, entry: Entry) -> Figure | None:
         """Read ``{ value = .., kind = .., source = .. }``; nothing where it has no value."""
         form = "write { value = .., kind = .., source = .. }"
         if not isinstance(given, dict):
-            self.fault(place, given, "is not a figure", form)
+            self.fault(location, given, "is not a figure", form)
             return None
-        self.unknown(place, given, ("value", "kind", "source", "uncertainty", "date"))
-        kind = self.choice(place, given, "kind", ORIGINS)
-        source = self.text(place, given, "source")
+        self.unknown(location, given, ("value", "kind", "source", "uncertainty", "date"))
+        kind = self.choice(location, given, "kind", ORIGINS)
+        source = self.text(location, given, "source")
         if "value" not in given:
-            self.faults.append(f"{self.path}: {place}.value: is missing; {form}")
+            self.faults.append(f"{self.path}: {location}.value: is missing; {form}")
             return None
         value = self.of(
             parse_quantity,
             given["value"],
             entry.units,
-            field=f"{self.path}: {place}.value",
+            field=f"{self.path}: {location}.value",
             bare_is_si=False,
             allow_infinite=entry.units == "byte s-1",
         )
         if value is None:
             return None
         if not entry.allows(value):
-            self.fault(f"{place}.value", given["value"], "isn't allowed", entry.domain())
+            self.fault(f"{location}.value", given["value"], "isn't allowed", entry.domain())
         share = given.get("uncertainty", 0.0)
         if not isinstance(share, int | float) or isinstance(share, bool) or not share >= 0.0:
-            self.fault(f"{place}.uncertainty", share, "isn't allowed", "a relative one, from 0")
+            self.fault(f"{location}.uncertainty", share, "isn't allowed", "a relative one, from 0")
             return None
         date = given.get("date", "")
         if "date" in given and not DATE.fullmatch(str(date)):
-            self.fault(f"{place}.date", date, "is not a year and month", "such as '2024-12'")
+            self.fault(f"{location}.date", date, "is not a year and month", "such as '2024-12'")
         return Figure(value, entry.units, kind, source, float(share), str(date))
 
     def text(
-        self, place: str, table: Mapping[str, object], key: str, default: str | None = None
+        self, location: str, table: Mapping[str, object], key: str, default: str | None = None
     ) -> str:
         """Read a text with something in it."""
         value = table.get(key, default)
         if isinstance(value, str) and (value.strip() or value == default):
             return value
-        where = f"{self.path}: {place}.{key}".replace(": .", ": ")
+        where = f"{self.path}: {location}.{key}".replace(": .", ": ")
         wrong = "is missing" if key not in table else "is not a text with something in it"
         self.faults.append(f"{where}: {wrong}")
         return ""
 
     def choice(
-        self, place: str, table: Mapping[str, object], key: str, known: Sequence[str]
+        self, location: str, table: Mapping[str, object], key: str, known: Sequence[str]
     ) -> str:
         """Read one of some known texts."""
-        value = self.text(place, table, key)
+        value = self.text(location, table, key)
         if value and value not in known:
-            self.fault(f"{place}.{key}".strip("."), value, "is unknown", nearest(value, known))
+            self.fault(f"{location}.{key}".strip("."), value, "is unknown", nearest(value, known))
         return value

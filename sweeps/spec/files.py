@@ -60,8 +60,8 @@ def _parsed(text: str, where: str) -> Any:
 def copied(content: Any) -> Any:
     """Return tables and lists of one's own, for who reads a file may change them."""
     if isinstance(content, dict):
-        return {key: copied(one) for key, one in content.items()}
-    return [copied(one) for one in content] if isinstance(content, list) else content
+        return {key: copied(value) for key, value in content.items()}
+    return [copied(value) for value in content] if isinstance(content, list) else content
 
 
 def read_toml(path: Path) -> dict[str, Any]:

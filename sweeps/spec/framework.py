@@ -147,8 +147,8 @@ class Framework:
         """Return the figures of a loss that isn't its own."""
         taken = loss_figures(loss or self.loss, self.loss)
         return {
-            name: Origin(one.value, one.kind, f"loss {loss}: {one.source}")
-            for name, one in taken.items()
+            name: Origin(figure.value, figure.kind, f"loss {loss}: {figure.source}")
+            for name, figure in taken.items()
         }
 
     def on(self, generation: str) -> Mapping[str, Figure]:
@@ -319,14 +319,16 @@ class _FrameworkFile(FigureReader):
         return replace(part, figures=figures, options=options, presets=presets)
 
     def _option(self, name: str) -> Framework:
-        place = f"options.{name}"
-        table = self.table(place)
-        self.unknown(place, table, ("summary", *_TABLES))
+        location = f"options.{name}"
+        table = self.table(location)
+        self.unknown(location, table, ("summary", *_TABLES))
         if not name.isidentifier():
             self.fault("options", name, "can't be a name", "write letters, digits and _")
         if table and not any(key in table for key in _TABLES):
-            self.faults.append(f"{self.path}: {place}: changes nothing; write [{place}.figures]")
-        return self._part(f"{place}.", name, name, self.text(place, table, "summary"))
+            self.faults.append(
+                f"{self.path}: {location}: changes nothing; write [{location}.figures]"
+            )
+        return self._part(f"{location}.", name, name, self.text(location, table, "summary"))
 
     def _part(self, prefix: str, name: str, title: str, summary: str) -> Framework:
         """Read the tables of the framework or of one of its options."""
@@ -354,24 +356,24 @@ class _FrameworkFile(FigureReader):
             },
         )
 
-    def _figures(self, place: str, entries: Mapping[str, Entry]) -> dict[str, Figure]:
-        table = self.table(place)
-        self.unknown(place, table, entries)
-        found = {
-            key: self.figure(f"{place}.{key}", table[key], entry)
+    def _figures(self, location: str, entries: Mapping[str, Entry]) -> dict[str, Figure]:
+        table = self.table(location)
+        self.unknown(location, table, entries)
+        figures = {
+            key: self.figure(f"{location}.{key}", table[key], entry)
             for key, entry in entries.items()
             if key in table
         }
-        return {key: figure for key, figure in found.items() if figure is not None}
+        return {key: figure for key, figure in figures.items() if figure is not None}
 
-    def _choices(self, place: str, known: Mapping[str, Sequence[str]]) -> dict[str, Choice]:
-        table = self.table(place)
-        self.unknown(place, table, known)
+    def _choices(self, location: str, known: Mapping[str, Sequence[str]]) -> dict[str, Choice]:
+        table = self.table(location)
+        self.unknown(location, table, known)
         choices = {}
         for key, names in known.items():
             if key not in table:
                 continue
-            where, given = f"{place}.{key}", table[key]
+            where, given = f"{location}.{key}", table[key]
             if not isinstance(given, dict):
                 form = "write { value = .., kind = .., source = .. }"
                 self.fault(where, given, "has no source", form)
@@ -444,22 +446,22 @@ def training_constants(
         named = ("precision", precision) if fp8_scaling is None else ("fp8_scaling", fp8_scaling)
         raise InputError(fault(*named, why, "fp8_current or fp8_delayed"))
     scaling, precision = precision, rates_of(precision)
-    found = {name: _plain(machine, name) for name in PLAIN}
+    constants = {name: _plain(machine, name) for name in PLAIN}
     figures = {**framework.on(machine.generation), **framework.scalings.get(granularity, {})}
-    found |= _matmul(machine, precision, figures["matmul_share"])
-    found |= _attention(machine, precision, kernel)
-    found["output_matmul_flops"] = _output(machine, precision, found)
-    found |= _training_bytes(framework, precision, recipe)
-    found |= _scaling(machine, framework, scaling, found)
-    found["tp_gather_byte_ratio"] = _gathered(framework, found)
+    constants |= _matmul(machine, precision, figures["matmul_share"])
+    constants |= _attention(machine, precision, kernel)
+    constants["output_matmul_flops"] = _output(machine, precision, constants)
+    constants |= _training_bytes(framework, precision, recipe)
+    constants |= _scaling(machine, framework, scaling, constants)
+    constants["tp_gather_byte_ratio"] = _gathered(framework, constants)
     origins = {name: figure.origin.of(framework.name) for name, figure in figures.items()}
     del origins["matmul_share"]  # Which is in the efficiency
-    found |= origins | framework.of_loss(loss)
-    found["host_launch_time"] = _times(
+    constants |= origins | framework.of_loss(loss)
+    constants["host_launch_time"] = _times(
         origins["host_launch_time"], _plain(machine, "host_slowdown")
     )
-    found["expert_casts"] = _expert_casts(scaling)
-    return found
+    constants["expert_casts"] = _expert_casts(scaling)
+    return constants
 
 
 def granularity_of(framework: Framework, precision: str, given: str | None) -> str:
@@ -492,9 +494,9 @@ def _expert_casts(scaling: str) -> Origin:
     return Origin(EXPERT_CASTS.get(scaling, 2.0), kind, where)
 
 
-def _gathered(framework: Framework, found: Mapping[str, Origin]) -> Origin:
+def _gathered(framework: Framework, constants: Mapping[str, Origin]) -> Origin:
     """Return how much narrower than activations inputs of products are gathered."""
-    share = found["matmul_input_bytes"].value / found["activation_bytes"].value
+    share = constants["matmul_input_bytes"].value / constants["activation_bytes"].value
     if framework.name.split("+")[0] != "megatron-lm" or share >= 1.0:
         return assumed(1.0, "inputs of products are gathered as activations are sent")
     why = f"{TE}/module/base.py: a product's input is gathered as it is multiplied"
@@ -528,16 +530,16 @@ def _matmul(machine: Machine, precision: str, share: Figure) -> dict[str, Origin
     }
 
 
-def _output(machine: Machine, precision: str, found: Mapping[str, Origin]) -> Origin:
+def _output(machine: Machine, precision: str, constants: Mapping[str, Origin]) -> Origin:
     """Return the rate by which products that stay in 16 bits are the sustained one of 16 bits."""
-    best, efficiency = found["peak_measured_matmul_flops"], found["matmul_efficiency"].value
+    best, efficiency = constants["peak_measured_matmul_flops"], constants["matmul_efficiency"].value
     if math.isnan(efficiency):
         return _unknown(machine)
     if precision in NARROW and "peak_flops_bf16" in machine.figures:
         best, share = _best(machine, SIXTEEN), _efficiency(machine, SIXTEEN)
         why = f" sustained in {SIXTEEN}, by the {efficiency:.3g} of {precision}"
         return best.derived(best.value * share.value / efficiency, why)
-    ratio = found["attention_peak_flops"].value / found["peak_flops"].value
+    ratio = constants["attention_peak_flops"].value / constants["peak_flops"].value
     same = ratio == 1.0 or math.isnan(ratio * best.value)
     return best if same else best.derived(best.value * ratio, ", by the peaks in 16 bits")
 
@@ -617,27 +619,27 @@ def _training_bytes(framework: Framework, precision: str, recipe: str | None) ->
     if recipe is None and chosen is not None:
         source += f"; {framework.name} takes it: {chosen.source}"
     given = {quantity: float(value) for quantity, value in used.given().items()}
-    found = {name: Origin(value, SPECIFICATION, source) for name, value in given.items()}
+    constants = {name: Origin(value, SPECIFICATION, source) for name, value in given.items()}
     width = INPUT_WIDTHS[precision]
     if width < given["matmul_input_bytes"]:
         why = f"GEMMs in {precision}"
-        found["matmul_input_bytes"] = Origin(width, SPECIFICATION, why)
+        constants["matmul_input_bytes"] = Origin(width, SPECIFICATION, why)
     gathered = min(given["weight_bytes"], given["activation_bytes"])
     why = "weights are gathered as stored, or as computed with where that is narrower"
-    found["gathered_bytes"] = assumed(gathered, why)
-    return found
+    constants["gathered_bytes"] = assumed(gathered, why)
+    return constants
 
 
 TE = "NVIDIA/TransformerEngine, transformer_engine/pytorch"
 
 
 def _scaling(
-    machine: Machine, framework: Framework, name: str, found: Mapping[str, Origin]
+    machine: Machine, framework: Framework, name: str, constants: Mapping[str, Origin]
 ) -> dict[str, Origin]:
     """Return what a recipe of 8 bits takes beside the numbers themselves: scales and copies."""
     if name not in SCALINGS:
         return {"weight_copy_bytes": assumed(0.0, "none is counted where no recipe is named")}
-    blocks, narrow = name == "mxfp8", found["weight_bytes"].value <= 1.0
+    blocks, narrow = name == "mxfp8", constants["weight_bytes"].value <= 1.0
     width = 1.0 + 1.0 / 32.0 if blocks else 1.0
     if blocks or machine.generation == "hopper":
         copies, why = 2.0 * width, "and once more for products of the transposed"

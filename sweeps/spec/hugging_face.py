@@ -67,8 +67,8 @@ def kinds() -> dict[str, dict[str, Any]]:
     """Return what each kind of model states, with what it takes from another."""
     stated = read_toml(shipped("configs") / "kinds.toml")
     whole: dict[str, dict[str, Any]] = {}
-    for name, own in stated.items():
-        whole[name] = {**whole.get(own.get("like", ""), {}), **own}
+    for name, kind in stated.items():
+        whole[name] = {**whole.get(kind.get("like", ""), {}), **kind}
     return whole
 
 
@@ -97,20 +97,20 @@ def read_config(path: Path) -> Model:
         values = {shape: figure.value for shape, figure in config.figures.items()}
         config.faults += shape_faults(values, f"{path}: ")
     config.tell()
-    own = {
+    figures_stated = {
         name: figure for name, figure in config.figures.items() if not _silent(name, figure.value)
     }
     if assumed:
-        own = {
+        figures_stated = {
             name: Figure(
                 figure.value,
                 "1",
                 "assumed" if " every " in figure.source else figure.kind,
                 figure.source,
             )
-            for name, figure in own.items()
+            for name, figure in figures_stated.items()
         }
-    figures = join_figures(own)
+    figures = join_figures(figures_stated)
     seeing = _seeing(whole)
     name = path.stem if path.name not in NAMELESS else path.resolve().parent.name
     return Model(
@@ -122,7 +122,7 @@ def read_config(path: Path) -> Model:
         source=f"{path}",
         hugging_face=(),
         figures=figures,
-        own=frozenset(own),
+        own=frozenset(figures_stated),
         labels=attention_label(figures),
         note="; ".join(part.rstrip(".") for part in (assumed, seeing) if part),
     )
@@ -173,13 +173,13 @@ def _text_part(content: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     for key in TEXTS:
         part = content.get(key)
         if isinstance(part, dict):
-            own = part.get("model_type")
-            known = isinstance(own, str) and _named(own) in kinds()
+            model_type = part.get("model_type")
+            known = isinstance(model_type, str) and _named(model_type) in kinds()
             tie = "tie_word_embeddings"
             own_tie = {tie: content[tie]} if tie in content else {}
-            outer = content.get("model_type", own)
+            outer = content.get("model_type", model_type)
             rules = isinstance(outer, str) and kinds().get(outer, {}).get("wrapper", False)
-            kind = own if known and not rules else outer
+            kind = model_type if known and not rules else outer
             return {**content, **part, **own_tie}, kind
     return content, content.get("model_type")
 
@@ -197,10 +197,10 @@ def _kind(
         for name in (model_type, _named(model_type)):
             if name in known_kinds():
                 return known[name], ""
-    place = f"{path}: model_type"
+    location = f"{path}: model_type"
     if model_type in TWO_TOWERS or content.get("is_encoder_decoder") is True:
         wrong = "is a kind of model with two towers, which isn't modelled"
-        raise InputError(fault(place, model_type, wrong, WAY_ON))
+        raise InputError(fault(location, model_type, wrong, WAY_ON))
     ordinary = {"full_attention", "sliding_attention"}
     types = content.get("layer_types")
     windows = isinstance(types, list) and all(kind in ordinary for kind in map(str, types))
@@ -222,7 +222,7 @@ def _kind(
         why = why or (f", and has parts that a Llama lacks ({', '.join(further[:4])})")
         wrong = f"is a kind of model that isn't known{why if isinstance(model_type, str) else ''}"
         near = nearest(str(model_type), known_kinds(), shown=6)
-        raise InputError(fault(place, model_type, wrong, f"{near}; or {WAY_ON}"))
+        raise InputError(fault(location, model_type, wrong, f"{near}; or {WAY_ON}"))
     assumed = (
         f"Its kind, {model_type}, isn't known: read as a Llama, with a gated MLP, two RMS norms a "
         "layer and no biases but those that it states."

@@ -218,11 +218,11 @@ class _MachineFile(FigureReader):
     def machine(self) -> Machine:
         name = self.name()
         self.unknown("", self.content, KEYS[""])
-        tables = {place: self.table(place) for place in TABLES}
+        tables = {section: self.table(section) for section in TABLES}
         if self.content.get("scale_up", {}) == {}:
             self.faults.append(f"{self.path}: scale_up: is missing; every machine has one")
-        for place, table in tables.items():
-            self._section(place, table)
+        for location, table in tables.items():
+            self._section(location, table)
         up, out = tables["scale_up"], tables["scale_out"]
         software = self.table("software")
         self.unknown("software", software, (*KEYS["software"], *CONSTANTS, ISSUE))
@@ -248,17 +248,17 @@ class _MachineFile(FigureReader):
             wrap_multiple=self._wrap_multiple(kind, up),
         )
 
-    def _section(self, place: str, table: Mapping[str, object]) -> None:
-        entries = TABLES[place]
-        self.unknown(place, table, (*KEYS.get(place, ()), *entries))
+    def _section(self, section: str, table: Mapping[str, object]) -> None:
+        entries = TABLES[section]
+        self.unknown(section, table, (*KEYS.get(section, ()), *entries))
         for key, entry in entries.items():
             if key in table:
-                figure = self.figure(f"{place}.{key}", table[key], entry)
+                figure = self.figure(f"{section}.{key}", table[key], entry)
                 if figure is not None:
                     self.figures[entry.quantity] = figure
             elif entry.required and table:
-                where = f"{self.path}: {place}.{key}"
-                self.faults.append(f"{where}: is missing; every [{place}] has one")
+                where = f"{self.path}: {section}.{key}"
+                self.faults.append(f"{where}: is missing; every [{section}] has one")
 
     def _constants(self, software: Mapping[str, object]) -> dict[str, Figure]:
         """Return the constants of a library that were measured on this machine."""
@@ -267,16 +267,16 @@ class _MachineFile(FigureReader):
             where = f"{self.path}: software.profile"
             self.faults.append(f'{where}: is missing; whose {given[0]} it has, as "nccl"')
         each = {name: self.constant(f"software.{name}", name, software[name]) for name in given}
-        return {name: one for name, one in each.items() if one is not None}
+        return {name: figure for name, figure in each.items() if figure is not None}
 
-    def _reductions(self, place: str, table: Mapping[str, object], key: str) -> tuple[str, ...]:
+    def _reductions(self, location: str, table: Mapping[str, object], key: str) -> tuple[str, ...]:
         given = table.get(key, [])
         names = tuple(str(name) for name in given) if isinstance(given, list) else ()
         if not isinstance(given, list):
-            self.fault(f"{place}.{key}", given, "is not a list", f"a list of {REDUCTIONS}")
+            self.fault(f"{location}.{key}", given, "is not a list", f"a list of {REDUCTIONS}")
         for name in names:
             if name not in REDUCTIONS:
-                self.fault(f"{place}.{key}", name, "is unknown", nearest(name, REDUCTIONS))
+                self.fault(f"{location}.{key}", name, "is unknown", nearest(name, REDUCTIONS))
         return names
 
     def _dimensions(self, kind: str, table: Mapping[str, object]) -> int:
@@ -312,11 +312,11 @@ class _MachineFile(FigureReader):
         for name in PRECISIONS:
             share, whole = f"matmul_efficiency_{name}", f"peak_measured_matmul_flops_{name}"
             if share in self.figures and whole not in self.figures:
-                place = f"training.matmul_efficiency.{name}"
+                location = f"training.matmul_efficiency.{name}"
                 wrong = (
                     f"is a share of device.peak_measured_matmul_flops.{name}, which isn't stated"
                 )
-                self.fault(place, self.figures[share].value, wrong, "state both")
+                self.fault(location, self.figures[share].value, wrong, "state both")
 
 
 def cut_domain(gpus: NDArray[Any], domain: NDArray[Any]) -> NDArray[Any]:

@@ -120,12 +120,12 @@ def _order(name: str) -> int:
     return SHAPES.index(name) if name in SHAPES else len(SHAPES)
 
 
-def shape_value(name: str, given: object, place: str) -> float:
+def shape_value(name: str, given: object, location: str) -> float:
     """Read one shape."""
     quantity = VOCABULARY[name]
     if quantity.flag and isinstance(given, bool):
         return float(given)
-    value = parse_quantity(given, "1", field=place, bare_is_si=False)
+    value = parse_quantity(given, "1", field=location, bare_is_si=False)
     if name in COUNTS:
         outside, domain = not (value >= 1.0 and value.is_integer()), "a whole number, 1 or more"
     else:
@@ -134,7 +134,7 @@ def shape_value(name: str, given: object, place: str) -> float:
         domain = domain if value <= LARGEST else f"{domain} up to {LARGEST:g}"
         domain = "true or false" if quantity.flag else domain
         meaning = quantity.meaning.removesuffix(" (0 or 1)")
-        refuse(place, given, "isn't allowed", f"write {domain} ({meaning})")
+        refuse(location, given, "isn't allowed", f"write {domain} ({meaning})")
     return value
 
 
@@ -153,25 +153,25 @@ def complete_shapes(values: Mapping[str, float]) -> dict[str, tuple[float, str]]
         if name not in (*VITAL, *added, "kv_heads", "head_size"):
             added[name] = (float(name == "moe_layer_frequency"), "not stated: none")
     added["moe_layer_frequency"] = (1.0, "not stated: every layer after the dense ones")
-    return {name: found for name, found in added.items() if name not in values}
+    return {name: value for name, value in added.items() if name not in values}
 
 
-def shape_faults(values: Mapping[str, float], place: str) -> list[str]:
+def shape_faults(values: Mapping[str, float], location: str) -> list[str]:
     """Return what is missing from shapes or contradicts itself, a line each."""
-    missing = [f"{place}{name}: is missing; every model has one" for name in VITAL]
+    missing = [f"{location}{name}: is missing; every model has one" for name in VITAL]
     faults = [line for name, line in zip(VITAL, missing, strict=True) if name not in values]
     full = {name: value for name, (value, _) in complete_shapes(values).items()} | dict(values)
 
     def wrong(name: str, why: str, allowed: str) -> None:
         value = full[name]
         shown = int(value) if value.is_integer() else round(value, 3)
-        faults.append(fault(f"{place}{name}", shown, why, allowed))
+        faults.append(fault(f"{location}{name}", shown, why, allowed))
 
     def required(names: Iterable[str], why: str) -> None:
         for name in names:
             if full[name] <= 0.0:
                 problem = "is zero" if name in values else "is missing"
-                faults.append(f"{place}{name}: {problem}; {why}")
+                faults.append(f"{location}{name}: {problem}; {why}")
 
     for name, needed in _NEEDING.items():
         if full.get(name, 0.0) > 0.0 and not full.get(needed, 0.0):
@@ -195,29 +195,29 @@ def shape_faults(values: Mapping[str, float], place: str) -> list[str]:
     return faults
 
 
-def pattern_faults(pattern: object, values: Mapping[str, float], place: str) -> list[str]:
+def pattern_faults(pattern: object, values: Mapping[str, float], location: str) -> list[str]:
     """Return what is wrong with the order of a model's layers, a letter each."""
     if not isinstance(pattern, str) or not set(pattern) <= set(LETTERS) or len(pattern) > MOST:
         allowed = f"at most {MOST} of the letters {' '.join(LETTERS)}"
-        return [fault(f"{place}{PATTERN}", pattern, "is no order of layers", allowed)]
+        return [fault(f"{location}{PATTERN}", pattern, "is no order of layers", allowed)]
     linear = values.get("linear_layers", 0.0)
     counts = (linear, values.get("layers", 0.0) - linear, values.get("separate_moe_layers", 0.0))
-    found = [LETTERS[letter] for letter in pattern]
+    kinds = [LETTERS[letter] for letter in pattern]
     return [
         fault(
-            f"{place}{PATTERN}",
-            f"{found.count(kind)} {words}",
+            f"{location}{PATTERN}",
+            f"{kinds.count(kind)} {words}",
             "are others than the counts say",
             f"{count:g} of them",
         )
         for kind, count, words in zip(KINDS, counts, KIND_WORDS, strict=True)
-        if found.count(kind) != count
+        if kinds.count(kind) != count
     ]
 
 
 def order_figures(pattern: str, kind: str, source: str) -> dict[str, Figure]:
     """Return the order of a model's layers as numbers."""
-    return {name: Figure(one, "1", kind, source) for name, one in numbers_of(pattern).items()}
+    return {name: Figure(number, "1", kind, source) for name, number in numbers_of(pattern).items()}
 
 
 def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
@@ -282,18 +282,20 @@ def _head_faults(full: Mapping[str, float], wrong: Any) -> None:
         wrong("head_size", "is not whole as hidden_size/heads", "state head_size")
 
 
-def join_figures(own: Mapping[str, Figure]) -> dict[str, Figure]:
+def join_figures(figures: Mapping[str, Figure]) -> dict[str, Figure]:
     """Return stated shapes and those that weren't, in the vocabulary's order."""
-    values = {name: figure.value for name, figure in own.items()}
+    values = {name: figure.value for name, figure in figures.items()}
     added = {
         name: Figure(value, "1", "assumed", why)
         for name, (value, why) in complete_shapes(values).items()
     }
     none = Figure(0.0, "1", "assumed", "not stated: none")
-    given = {**dict.fromkeys(HYBRID_FLAGS, none), **own} if "linear_layers" in own else own
-    given = {"index_layers": none, **given} if _INDEX[0] in own else given
+    given = (
+        {**dict.fromkeys(HYBRID_FLAGS, none), **figures} if "linear_layers" in figures else figures
+    )
+    given = {"index_layers": none, **given} if _INDEX[0] in figures else given
     further = {name: given[name] for name in FURTHER_SHAPES if name in given}
-    return {name: (own.get(name) or added[name]) for name in SHAPES} | further
+    return {name: (figures.get(name) or added[name]) for name in SHAPES} | further
 
 
 def attention_label(figures: Mapping[str, Figure]) -> dict[str, str]:
@@ -324,11 +326,11 @@ class _ModelFile(FigureReader):
         self.unknown("", self.content, KEYS)
         name = self.name()
         kind, source = self._origin(self.content, "")
-        own = self._counts(kind, source)
+        stated = self._counts(kind, source)
         if "shapes" in self.content or not any(name in self.content for name in COUNTS):
-            own = self._shapes(kind, source)
-        whole = bool(own) and not self.faults and "parameters" not in own
-        figures = join_figures(own) if whole else own
+            stated = self._shapes(kind, source)
+        whole = bool(stated) and not self.faults and "parameters" not in stated
+        figures = join_figures(stated) if whole else stated
         return Model(
             name=name,
             title=self.text("", self.content, "title"),
@@ -338,7 +340,7 @@ class _ModelFile(FigureReader):
             source=source,
             hugging_face=self._names(),
             figures=figures,
-            own=frozenset(own),
+            own=frozenset(stated),
             labels=attention_label(figures) if whole else {},
             trained=self._trained(),
         )
@@ -358,16 +360,16 @@ class _ModelFile(FigureReader):
         return {name: figure for name, figure in figures.items() if figure}
 
     def _counts(self, kind: str, source: str) -> dict[str, Figure]:
-        found = {name: self.content[name] for name in COUNTS if name in self.content}
+        stated = {name: self.content[name] for name in COUNTS if name in self.content}
         if "shapes" in self.content:
-            for name, value in found.items():
+            for name, value in stated.items():
                 self.fault(
                     name, value, "can't be given with shapes", "it follows from them: drop one"
                 )
             return {}
-        if "active_parameters" in found and "parameters" not in found:
+        if "active_parameters" in stated and "parameters" not in stated:
             self.faults.append(f"{self.path}: parameters: is missing beside active_parameters")
-        figures = {name: self._figure(name, given, kind, source) for name, given in found.items()}
+        figures = {name: self._figure(name, given, kind, source) for name, given in stated.items()}
         counts = {name: figure for name, figure in figures.items() if figure}
         most = counts.get("parameters")
         active = counts.get("active_parameters")
@@ -399,21 +401,21 @@ class _ModelFile(FigureReader):
                 known |= {} if faults else order_figures(table[PATTERN], kind, source)
         return known
 
-    def _figure(self, place: str, given: object, kind: str, source: str) -> Figure | None:
+    def _figure(self, location: str, given: object, kind: str, source: str) -> Figure | None:
         """Read ``80``, or ``{ value = 80, kind = .., source = .. }`` with an origin of its own."""
         if isinstance(given, dict):
-            self.unknown(place, given, ("value", "kind", "source"))
-            kind, source = self._origin(given, place)
+            self.unknown(location, given, ("value", "kind", "source"))
+            kind, source = self._origin(given, location)
             if "value" not in given:
-                self.faults.append(f"{self.path}: {place}.value: is missing")
+                self.faults.append(f"{self.path}: {location}.value: is missing")
                 return None
-            given, place = given["value"], f"{place}.value"
-        name = place.removesuffix(".value").rpartition(".")[2]
-        value = self.of(shape_value, name, given, f"{self.path}: {place}")
+            given, location = given["value"], f"{location}.value"
+        name = location.removesuffix(".value").rpartition(".")[2]
+        value = self.of(shape_value, name, given, f"{self.path}: {location}")
         return None if value is None else Figure(value, "1", kind, source)
 
-    def _origin(self, table: Mapping[str, object], place: str) -> tuple[str, str]:
-        return self.choice(place, table, "kind", ORIGINS), self.text(place, table, "source")
+    def _origin(self, table: Mapping[str, object], location: str) -> tuple[str, str]:
+        return self.choice(location, table, "kind", ORIGINS), self.text(location, table, "source")
 
     def _names(self) -> tuple[str, ...]:
         given = self.content.get("hugging_face", [])

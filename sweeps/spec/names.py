@@ -55,7 +55,10 @@ GPUS = ("world_size", "ranks")
 # By other name what it means; those of the number of GPUs depend on what is asked.
 _OF_GPUS = {name for gpu in GPUS for name in NAMES[gpu]} - {*GPUS}
 _MEANT = {
-    name: own for own, names in NAMES.items() for name in names if own not in GPUS and name != own
+    name: present_name
+    for present_name, names in NAMES.items()
+    for name in names
+    if present_name not in GPUS and name != present_name
 }
 _FORMER_OF: dict[str, list[str]] = {}
 for _former, _own in FORMER.items():
@@ -71,7 +74,7 @@ def quantity_of(name: str, *, training: bool) -> str:
     return FORMER.get(meant, meant)
 
 
-def names_of(own: str) -> tuple[str, ...]:
+def names_of(present_name: str) -> tuple[str, ...]:
     """Return the names that a quantity or label is given by, the one that is shown first."""
-    names = NAMES.get(own, (own,))
-    return (*names, *(name for name in _FORMER_OF.get(own, ()) if name not in names))
+    names = NAMES.get(present_name, (present_name,))
+    return (*names, *(name for name in _FORMER_OF.get(present_name, ()) if name not in names))

@@ -27,12 +27,12 @@ def gpus_of_nodes(
     folders: Sequence[Path],
 ) -> tuple[list[Axis], dict[str, float], Sequence[str]]:
     """Put the GPUs of nodes in the place of nodes; `called`: what the user calls their number."""
-    own = next((axis for axis in axes if NODES in axis.columns), None)
-    if own is None and NODES not in constants:
+    node_axis = next((axis for axis in axes if NODES in axis.columns), None)
+    if node_axis is None and NODES not in constants:
         return axes, constants, ()
-    nodes = np.array([constants[NODES]]) if own is None else own.columns[NODES]
+    nodes = np.array([constants[NODES]]) if node_axis is None else node_axis.columns[NODES]
     try:
-        each = _sizes(own, axes, constants, labels, folders)
+        each = _sizes(node_axis, axes, constants, labels, folders)
     except InputError as error:
         return axes, constants, error.faults
     counts = nodes * each
@@ -51,16 +51,16 @@ def gpus_of_nodes(
         if not np.array_equal(other, counts)
     ]
     numbers = {name: value for name, value in constants.items() if name not in (NODES, gpus)}
-    if own is None:
+    if node_axis is None:
         return axes, {**numbers, gpus: float(counts[0])}, faults
-    columns = {name: column for name, column in own.columns.items() if name != NODES}
-    longer = Axis(gpus if own.name == NODES else own.name, {**columns, gpus: counts})
-    kept = [axis for axis in axes if axis is own or list(axis.columns) != [gpus]]
-    return [longer if axis is own else axis for axis in kept], numbers, faults
+    columns = {name: column for name, column in node_axis.columns.items() if name != NODES}
+    longer = Axis(gpus if node_axis.name == NODES else node_axis.name, {**columns, gpus: counts})
+    kept = [axis for axis in axes if axis is node_axis or list(axis.columns) != [gpus]]
+    return [longer if axis is node_axis else axis for axis in kept], numbers, faults
 
 
 def _sizes(
-    own: Axis | None,
+    node_axis: Axis | None,
     axes: Sequence[Axis],
     constants: Mapping[str, float],
     labels: Mapping[str, str],
@@ -77,12 +77,12 @@ def _sizes(
     else:
         usual = np.array([labels.get(MACHINE, LABELS[MACHINE].default)])
         names = [str(name) for name in (varying.columns[MACHINE] if varying else usual)]
-        found = of_each(lambda name: load_hardware(name, folders).figures, names)
+        figures = of_each(lambda name: load_hardware(name, folders).figures, names)
         sizes = np.array(
-            [found[name][SIZE].value if SIZE in found[name] else 1.0 for name in names]
+            [figures[name][SIZE].value if SIZE in figures[name] else 1.0 for name in names]
         )
         what = "by machine"
-    if varying is own and own is not None:
+    if varying is node_axis and node_axis is not None:
         return np.asarray(sizes, dtype=np.float64)
     several = np.unique(sizes)
     if len(several) > 1:

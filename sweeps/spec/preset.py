@@ -137,49 +137,51 @@ def read_presets(
         if not isinstance(table, dict):
             reader.fault("presets", name, "is not a table", f"write [presets.{name}]")
             continue
-        place = f"presets.{name}"
-        reader.unknown(place, table, PRESET_KEYS)
+        location = f"presets.{name}"
+        reader.unknown(location, table, PRESET_KEYS)
         before: tuple[Rule, ...] = ()
-        if (like := reader.text(place, table, "like", default="")) in presets:
+        if (like := reader.text(location, table, "like", default="")) in presets:
             before = presets[like].rules
         elif like:
             reader.fault(
-                f"{place}.like", like, "is no preset above it", ", ".join(presets) or "none"
+                f"{location}.like", like, "is no preset above it", ", ".join(presets) or "none"
             )
         whole = {key: table[key] for key in ("options", "set", RECOMPUTE) if key in table}
-        rules = [(place, whole), *_listed(reader, place, table)]
+        rules = [(location, whole), *_listed(reader, location, table)]
         presets[name] = Preset(
             name,
             framework,
-            reader.text(place, table, "release"),
-            reader.text(place, table, "source"),
-            (*before, *(_rule(reader, where, one, options) for where, one in rules)),
+            reader.text(location, table, "release"),
+            reader.text(location, table, "source"),
+            (*before, *(_rule(reader, where, rule, options) for where, rule in rules)),
         )
     return presets
 
 
 def _listed(
-    reader: FigureReader, place: str, table: Mapping[str, Any]
+    reader: FigureReader, location: str, table: Mapping[str, Any]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the rules of a preset, each with its place."""
     given = table.get("rules", [])
-    tables = isinstance(given, list) and all(isinstance(one, dict) for one in given)
+    tables = isinstance(given, list) and all(isinstance(rule, dict) for rule in given)
     if not tables:
-        reader.fault(f"{place}.rules", given, "is not a list of tables", f"write [[{place}.rules]]")
+        reader.fault(
+            f"{location}.rules", given, "is not a list of tables", f"write [[{location}.rules]]"
+        )
         return
-    for number, one in enumerate(given, 1):
-        where = f"{place}.rules, {number}"
-        reader.unknown(where, one, RULE_KEYS)
-        yield where, one
+    for number, entry in enumerate(given, 1):
+        where = f"{location}.rules, {number}"
+        reader.unknown(where, entry, RULE_KEYS)
+        yield where, entry
 
 
 def _rule(
-    reader: FigureReader, place: str, table: Mapping[str, Any], options: Collection[str]
+    reader: FigureReader, location: str, table: Mapping[str, Any], options: Collection[str]
 ) -> Rule:
     labels: dict[str, str] = {}
     numbers: dict[str, float] = {}
     for name, value in table.get("set", {}).items():
-        where = f"{place}.set.{name}"
+        where = f"{location}.set.{name}"
         if name in OF_PLANS or name.startswith(RECOMPUTE) or name == "framework":
             reader.fault(where, value, "is not a preset's to set", "options, labels and quantities")
         elif name in LABELS:
@@ -191,21 +193,21 @@ def _rule(
             near = nearest(name, (*LABELS, *VOCABULARY))
             reader.fault(where, value, "is no label or quantity", near)
     on, off = (tuple(table.get(key, ())) for key in ("options", "without"))
-    _named(reader, f"{place}.options", (*on, *off), tuple(options))
+    _named(reader, f"{location}.options", (*on, *off), tuple(options))
     when = table.get("when", {})
-    reader.unknown(f"{place}.when", when, CONDITIONS)
+    reader.unknown(f"{location}.when", when, CONDITIONS)
     again = table.get(RECOMPUTE)
     if isinstance(again, str):
-        _named(reader, f"{place}.{RECOMPUTE}", (again,), LABELS[RECOMPUTE].values)
+        _named(reader, f"{location}.{RECOMPUTE}", (again,), LABELS[RECOMPUTE].values)
     elif again is not None:
         again = tuple(again)
-        _named(reader, f"{place}.{RECOMPUTE}", again, MODULES)
+        _named(reader, f"{location}.{RECOMPUTE}", again, MODULES)
     return Rule(when, on, off, labels, numbers, again)
 
 
 def _named(
-    reader: FigureReader, place: str, names: Collection[str], known: Collection[str]
+    reader: FigureReader, location: str, names: Collection[str], known: Collection[str]
 ) -> None:
     for name in names:
         if name not in known:
-            reader.fault(place, name, "is unknown", nearest(name, known))
+            reader.fault(location, name, "is unknown", nearest(name, known))

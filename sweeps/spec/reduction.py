@@ -60,13 +60,13 @@ class Reduction:
 
 def partners(reductions: Sequence[Reduction]) -> dict[str, tuple[str, ...]]:
     """Return by quantity the others, and the conditions, that reductions take beside it."""
-    found: dict[str, tuple[str, ...]] = {}
+    others: dict[str, tuple[str, ...]] = {}
     for reduction in reductions:
         for other in (reduction.against, reduction.where):
             if other:
-                known = found.get(reduction.quantity, ())
-                found[reduction.quantity] = tuple(dict.fromkeys((*known, other)))
-    return found
+                known = others.get(reduction.quantity, ())
+                others[reduction.quantity] = tuple(dict.fromkeys((*known, other)))
+    return others
 
 
 def read_reductions(
@@ -121,15 +121,17 @@ def _read(
     if faults:
         return Reduction(quantity, operation, over, name), faults
     fractions = tuple(map(float, listed))
-    found = Reduction(quantity, operation, over, name, most, fractions, against, greatest, where)
-    return found, faults
+    reduction = Reduction(
+        quantity, operation, over, name, most, fractions, against, greatest, where
+    )
+    return reduction, faults
 
 
 def _where(conditions: Any) -> tuple[str, list[str]]:
     """Return the condition on the cells that count, in canonical units, and the faults."""
     listed = conditions if isinstance(conditions, list) else [conditions]
     pieces = [piece for text in listed for piece in re.split(r"\band\b", str(text))]
-    found, faults = [], []
+    parts, faults = [], []
     for piece in map(str.strip, pieces):
         if other := re.search(r"\b(or|not)\b", piece):
             wrong, allowed = f"{other[0]!r} can't be asked", "conditions joined by 'and'"
@@ -140,8 +142,8 @@ def _where(conditions: Any) -> tuple[str, list[str]]:
                 asked = names(piece)
             except (SyntaxError, ValueError):
                 # A value with a unit, which is no expression.
-                one = read_contract(piece, "reductions.where")
-                piece = f"{one.name} {one.sign} {one.value!r}"  # noqa: PLW2901
+                contract = read_contract(piece, "reductions.where")
+                piece = f"{contract.name} {contract.sign} {contract.value!r}"  # noqa: PLW2901
                 asked = names(piece)
             unknown = [name for name in asked if name not in VOCABULARY]
             if unknown:
@@ -158,8 +160,8 @@ def _where(conditions: Any) -> tuple[str, list[str]]:
             allowed = "a comparison of quantities: 'peak_memory <= 0.9*memory_capacity'"
             faults.append(fault("reductions.where", piece, "is no condition", allowed))
             continue
-        found.append(piece)
-    return " & ".join(f"({one})" for one in found), faults
+        parts.append(piece)
+    return " & ".join(f"({condition})" for condition in parts), faults
 
 
 def _pair(

@@ -69,16 +69,22 @@ def release_of(name: str, known: Mapping[str, Iterable[str]]) -> str | None:
         The catalogue's name; nothing where none or several are meant.
     """
     lowered = name.lower()
-    for own, names in known.items():
-        given = [one.lower() for one in names]
+    for release, names in known.items():
+        given = [spelling.lower() for spelling in names]
         if lowered in given or (
             "/" not in name and lowered in [g.rpartition("/")[2] for g in given]
         ):
-            return own
+            return release
     bare = bare_name(name)
-    words = {own: [bare_name(one) for one in (own, *names)] for own, names in known.items()}
+    words = {
+        key: [bare_name(spelling) for spelling in (key, *names)] for key, names in known.items()
+    }
     joined = "".join(bare)  # ``llama3.1-70b`` is ``Llama-3.1-70B``
-    meant = {own for own, word in words.items() if joined in map("".join, word)}
+    meant = {key for key, word in words.items() if joined in map("".join, word)}
     if not meant and len(bare) >= LEAST:  # What leads may be left out
-        meant = {own for own, each in words.items() if bare in [one[-len(bare) :] for one in each]}
+        meant = {
+            key
+            for key, each in words.items()
+            if bare in [spelling[-len(bare) :] for spelling in each]
+        }
     return meant.pop() if len(meant) == 1 and bare else None

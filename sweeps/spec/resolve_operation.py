@@ -203,26 +203,29 @@ class Resolver:
                     self._constant(figure, origin)
             return
         names = map(str, axis.columns["hardware"])
-        found = of_each(lambda name: load_hardware(name, self.folders), names)
-        self.machines += found.values()
-        rows = [found[str(name)] for name in axis.columns["hardware"]]
+        machines = of_each(lambda name: load_hardware(name, self.folders), names)
+        self.machines += machines.values()
+        rows = [machines[str(name)] for name in axis.columns["hardware"]]
         columns: dict[str, NDArray[Any]] = {}
         for figure in self._figures():
             if figure in self.given:
                 continue
             origins = [self._figure(machine, figure) for machine in rows]
-            if all(one.kind == UNKNOWN for one in origins) and figure not in FIGURES:
+            if (
+                all(figure_origin.kind == UNKNOWN for figure_origin in origins)
+                and figure not in FIGURES
+            ):
                 continue
-            columns[figure] = np.array([one.value for one in origins])
+            columns[figure] = np.array([figure_origin.value for figure_origin in origins])
             self.origins[figure] = once(origins)
         self.given |= set(columns)
         self._extend(axis, columns)
 
     def _figures(self) -> tuple[str, ...]:
         """Return what is taken of machines."""
-        own = any("oversubscription" in machine.figures for machine in self.machines)
-        met = self.sweep.training or own or "oversubscription" in self.given
-        leaves = (*("oversubscription",) * own, *("nodes_per_leaf",) * met)
+        oversubscribed = any("oversubscription" in machine.figures for machine in self.machines)
+        met = self.sweep.training or oversubscribed or "oversubscription" in self.given
+        leaves = (*("oversubscription",) * oversubscribed, *("nodes_per_leaf",) * met)
         return (*FIGURES, *leaves, *(PODS if "nodes_per_pod" in self.given else ()))
 
     def _figure(self, machine: Machine, name: str) -> Origin:
@@ -259,10 +262,10 @@ class Resolver:
         shape = [1] * len(self.axes)
         if name in self.fields:
             dims, values = self.fields[name]
-            places = [[axis.name for axis in self.axes].index(dim) for dim in dims]
-            for place, length in zip(places, values.shape, strict=True):
-                shape[place] = length
-            return np.transpose(values, np.argsort(places)).reshape(shape)
+            positions = [[axis.name for axis in self.axes].index(dim) for dim in dims]
+            for position, length in zip(positions, values.shape, strict=True):
+                shape[position] = length
+            return np.transpose(values, np.argsort(positions)).reshape(shape)
         axis = self._axis_of(name)
         if axis is None:
             return np.array(self.labels.get(name, self.constants.get(name))).reshape(shape)
@@ -279,26 +282,26 @@ class Resolver:
         """Give a quantity values on some axes (or all), along just those on which it varies."""
         some = self.axes if axes is None else axes
         varying = []
-        for place, axis in enumerate(some):
-            first = np.take(values, [0], axis=place)
+        for position, axis in enumerate(some):
+            first = np.take(values, [0], axis=position)
             same = (values == first) | (np.isnan(values) & np.isnan(first))
             if not same.all():
-                varying.append((place, axis))
-        kept = {place for place, _ in varying}
+                varying.append((position, axis))
+        kept = {number for number, _ in varying}
         index = tuple(slice(None) if p in kept else 0 for p in range(values.ndim))
         part = np.asarray(values[index])
         # What the quantity was gives way to the values.
         self.constants.pop(name, None)
         self.fields.pop(name, None)
-        for place, axis in enumerate(self.axes):
+        for position, axis in enumerate(self.axes):
             if name in axis.columns:
                 left = {key: column for key, column in axis.columns.items() if key != name}
-                self.axes[place] = Axis(axis.name, left)
+                self.axes[position] = Axis(axis.name, left)
         if not varying:
             self.constants[name] = float(part)
         elif len(varying) == 1:
-            own = next(axis for axis in self.axes if axis.name == varying[0][1].name)
-            self._extend(own, {name: part})
+            single = next(axis for axis in self.axes if axis.name == varying[0][1].name)
+            self._extend(single, {name: part})
         else:
             self.fields[name] = (tuple(axis.name for _, axis in varying), part)
 
@@ -311,16 +314,16 @@ class Resolver:
         profiles, machines = self._axis_of("software"), self._axis_of("hardware")
         if profiles is None:
             profile = self.labels["software"]
-            found = [_taken(machine, profile) for machine in self.machines]
-            self._by_machine("algorithm", found)
+            origins = [_taken(machine, profile) for machine in self.machines]
+            self._by_machine("algorithm", origins)
             return
         names = profiles.columns["software"]
         if machines is profiles:
-            places = [*zip(self._machine_names(profiles), names, strict=True)]
-            by_name = {one.name: one for one in self.machines}
-            self._along(profiles, "algorithm", [_taken(by_name[m], str(s)) for m, s in places])
+            pairs = [*zip(self._machine_names(profiles), names, strict=True)]
+            by_name = {machine.name: machine for machine in self.machines}
+            self._along(profiles, "algorithm", [_taken(by_name[m], str(s)) for m, s in pairs])
             return
-        every = [[_taken(one, str(name)) for name in names] for one in self.machines]
+        every = [[_taken(machine, str(name)) for name in names] for machine in self.machines]
         words = {tuple(origin.value for origin in row) for row in every}
         if len(words) > 1:
             wrong = "what is usual differs by hardware and by software, which are two axes"
@@ -347,15 +350,17 @@ class Resolver:
         ranks, hardware = self._axis_of("ranks"), self._axis_of("hardware")
         if ranks is None or (hardware is not None and hardware is not ranks):
             most = max(self._numbers("ranks"))
-            self._by_machine("topology", [self._network(one, most) for one in self.machines])
+            self._by_machine(
+                "topology", [self._network(machine, most) for machine in self.machines]
+            )
         else:
             names = self._machine_names(ranks)
             by_name = {machine.name: machine for machine in self.machines}
-            found = [
+            origins = [
                 self._network(by_name[name], count)
                 for name, count in zip(names, ranks.columns["ranks"], strict=True)
             ]
-            self._along(ranks, "topology", found)
+            self._along(ranks, "topology", origins)
 
     def _whole_ports(self) -> None:
         """Give a chip all links of its torus at once, where pods of them are a node each."""
@@ -363,9 +368,9 @@ class Resolver:
             return
         if not any(machine.torus_dimensions for machine in self.machines):
             return
-        ports = self._of_machines(lambda one: one.ports)
+        ports = self._of_machines(lambda chip: chip.ports)
         ports = np.where(self._on_axes("topology") == HIERARCHY, ports, 1.0)
-        values = ports * self._of_machines(lambda one: one.figures["intra_bandwidth"].value)
+        values = ports * self._of_machines(lambda chip: chip.figures["intra_bandwidth"].value)
         self._spread("intra_bandwidth", values)
         self.origins["intra_bandwidth"] = once(map(_whole_port, self.machines))
 
@@ -386,21 +391,21 @@ class Resolver:
             return assumed("mesh", why).of(machine.name)
         return assumed(machine.scale_up_kind, "the machine's own").of(machine.name)
 
-    def _by_machine(self, label: str, found: Sequence[Origin]) -> None:
+    def _by_machine(self, label: str, origins: Sequence[Origin]) -> None:
         """Give a label what it is on each machine."""
         axis = self._axis_of("hardware")
         if axis is None:
-            self.labels[label], self.origins[label] = found[0].value, once(found)
+            self.labels[label], self.origins[label] = origins[0].value, once(origins)
             return
         by_name = {
-            machine.name: origin for machine, origin in zip(self.machines, found, strict=True)
+            machine.name: origin for machine, origin in zip(self.machines, origins, strict=True)
         }
         self._along(axis, label, [by_name[name] for name in self._machine_names(axis)])
 
-    def _along(self, axis: Axis, label: str, found: Sequence[Origin]) -> None:
+    def _along(self, axis: Axis, label: str, origins: Sequence[Origin]) -> None:
         """Give a label what it is at each point of an axis."""
-        values = [str(origin.value) for origin in found]
-        self.origins[label] = once(found)
+        values = [str(origin.value) for origin in origins]
+        self.origins[label] = once(origins)
         if len(set(values)) == 1:
             self.labels[label] = values[0]
             return
@@ -433,22 +438,27 @@ class Resolver:
         if "environment" not in self.given:
             usual = IN_A_STEP if self.sweep.training else LABELS["environment"].values[0]
             self.labels["environment"], self.origins["environment"] = usual, (assumed(usual),)
-        found = [self._axis_of(name) for name in (*OF_SOFTWARE, "hardware")]
-        axes = {axis.name: axis for axis in found if axis is not None}
+        axes_taken = [self._axis_of(name) for name in (*OF_SOFTWARE, "hardware")]
+        axes = {axis.name: axis for axis in axes_taken if axis is not None}
         shape = tuple(map(len, axes.values()))
         libraries, constants = self._priced(list(axes.values()), shape)
-        own = self._axis_of("software")
-        if own is None:
+        software_axis = self._axis_of("software")
+        if software_axis is None:
             self.labels["library"] = str(libraries.reshape(-1)[0])
         else:
-            along = np.moveaxis(libraries, list(axes).index(own.name), 0)
-            self._extend(own, {"library": along.reshape(len(own), -1)[:, 0]})
+            along = np.moveaxis(libraries, list(axes).index(software_axis.name), 0)
+            self._extend(software_axis, {"library": along.reshape(len(software_axis), -1)[:, 0]})
         for name in dict.fromkeys(name for constant in constants for name in constant):
             if name in self.given:
                 continue
-            values = np.array([one[name].value if name in one else np.nan for one in constants])
+            values = np.array(
+                [
+                    constants_of[name].value if name in constants_of else np.nan
+                    for constants_of in constants
+                ]
+            )
             self.given.add(name)
-            self.origins[name] = once(one[name] for one in constants if name in one)
+            self.origins[name] = once(row[name] for row in constants if name in row)
             self._spread(name, values.reshape(shape), list(axes.values()))
         self._given_latencies()
         self._check_pods()
@@ -461,11 +471,14 @@ class Resolver:
         xla = self._on_axes("library") == XLA
         apart = {"sendrecv_step_latency": xla, "sendrecv_launch_time": ~xla}
         for level, steps in STEPS.items():
-            own = f"{level}_latency"
-            given = [name for name in ("latency", own) if name in self.sweep.given]
+            level_latency = f"{level}_latency"
+            given = [name for name in ("latency", level_latency) if name in self.sweep.given]
             if not given:
                 continue
-            base, value = self._of_machines(partial(_own_latency, own)), self._on_axes(own)
+            base, value = (
+                self._of_machines(partial(_own_latency, level_latency)),
+                self._on_axes(level_latency),
+            )
             if "latency" in given:
                 flat = self._on_axes("topology") != HIERARCHY
                 value = np.where(flat, self._on_axes("latency"), value)
@@ -482,7 +495,7 @@ class Resolver:
                 self._spread(name, np.asarray(values, dtype=np.float64))
                 why = f"; and what {given[0]}, which is given, is over the machine's"
                 self.origins[name] = tuple(
-                    one.derived(self.constants.get(name), why) for one in self.origins[name]
+                    origin.derived(self.constants.get(name), why) for origin in self.origins[name]
                 )
 
     def _check_pods(self) -> None:
@@ -490,8 +503,8 @@ class Resolver:
         if "pod_latency" not in self.sweep.given or "nodes_per_pod" not in self.given:
             return
         between = self._on_axes("inter_latency")
-        own = self._of_machines(partial(_own_latency, "pod_latency"))
-        if np.any(self._on_axes("pod_latency") != np.where(np.isnan(own), between, own)):
+        stated = self._of_machines(partial(_own_latency, "pod_latency"))
+        if np.any(self._on_axes("pod_latency") != np.where(np.isnan(stated), between, stated)):
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
             refuse("pod_latency", "..", wrong, allowed)
 
@@ -501,9 +514,9 @@ class Resolver:
         """Return the library, and the constants, at each point of axes."""
         machines = {machine.name: machine for machine in self.machines}
         points = []
-        for place in np.ndindex(*shape):
+        for point in np.ndindex(*shape):
             words = dict(self.labels)
-            for axis, index in zip(axes, place, strict=True):
+            for axis, index in zip(axes, point, strict=True):
                 texts = {n: v for n, v in axis.columns.items() if v.dtype.kind in "UO"}
                 words |= {name: str(values[index]) for name, values in texts.items()}
             machine = machines[Path(words["hardware"]).stem]
@@ -512,14 +525,14 @@ class Resolver:
         if unpriced and any(library != NO_LIBRARY for library, _ in points):
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
             refuse(min(unpriced), "..", wrong, allowed)
-        constants = [found for _, found in points]
+        constants = [constants_at for _, constants_at in points]
         # The times for which operations may wait for their host, or the network's.
         waits = {
             name: self._on_axes(name)
             if name in self.sweep.given
             else [constant[name].value for constant in constants if name in constant]
             for name in FLOORS
-            if name in self.sweep.given or any(name in one for one in constants)
+            if name in self.sweep.given or any(name in row for row in constants)
         }
         self.labels["floor"] = floor_label(waits)
         return np.array([library for library, _ in points]).reshape(shape), constants
@@ -543,10 +556,10 @@ class Resolver:
         zero = np.zeros([1] * len(self.axes))
         sides = [self._on_axes(name) if name in given else zero for name in SIDES]
         every = np.broadcast_arrays(zero if ranks is None else ranks, dimensions, *sides)
-        rows, places = np.unique(
-            np.stack([one.reshape(-1) for one in every], axis=1), axis=0, return_inverse=True
+        rows, inverse = np.unique(
+            np.stack([column.reshape(-1) for column in every], axis=1), axis=0, return_inverse=True
         )
-        sizes = np.array([_sides(*row) for row in rows])[places.reshape(-1)]
+        sizes = np.array([_sides(*row) for row in rows])[inverse.reshape(-1)]
         words = {1: "a line", 2: "two factors nearest to a square", 3: "three nearest to a cube"}
         why = ", or ".join(words[kind] for kind in sorted({*dimensions.reshape(-1).tolist()}))
         if given:
@@ -562,15 +575,15 @@ class Resolver:
         if "mesh_dimensions" not in self.given:
             if not self.machines:
                 return np.full([1] * len(self.axes), PLANE)
-            return self._of_machines(lambda one: float(one.torus_dimensions or PLANE))
+            return self._of_machines(lambda machine: float(machine.torus_dimensions or PLANE))
         dimensions = self._on_axes("mesh_dimensions")
         for value in dimensions.flat:
             if value not in (1, 2, 3):
                 refuse("mesh_dimensions", f"{value:g}", "no mesh or torus has so many", "1, 2 or 3")
         beyond = [
             name
-            for place, name in enumerate(SIDES)
-            if name in sides and np.any((self._on_axes(name) > 1.0) & (dimensions <= place))
+            for index, name in enumerate(SIDES)
+            if name in sides and np.any((self._on_axes(name) > 1.0) & (dimensions <= index))
         ]
         if beyond:
             wrong, allowed = f"{beyond[0]} is given, too", "more dimensions, or fewer sides"
@@ -606,12 +619,12 @@ def _ratio(machine: Machine) -> float:
 def _sides(ranks: float, dimensions: float, *given: float) -> tuple[float, ...]:
     """Return the sides of a grid; of those given as 0 what the others leave, evenly."""
     sides = [side or 1.0 for side in given]
-    free = [place for place in range(int(dimensions)) if not given[place]]
+    free = [index for index in range(int(dimensions)) if not given[index]]
     rest = ranks / math.prod(sides)
     if ranks and free:
         split = factors(int(rest), len(free)) if rest.is_integer() else (rest,)
-        for place, size in zip(free, split, strict=False):
-            sides[place] = float(size)
+        for axis, size in zip(free, split, strict=False):
+            sides[axis] = float(size)
     return tuple(sides)
 
 
@@ -644,9 +657,9 @@ def figure_of(machine: Machine, name: str) -> Origin:
         if slow is None or plain is None or not plain.value:
             return assumed(1.0, "as any message")
         return replace(slow.origin, value=slow.value / plain.value)
-    found = machine.figures.get(name)
-    if found is not None:
-        return found.origin
+    figure = machine.figures.get(name)
+    if figure is not None:
+        return figure.origin
     taken = usual_table()["leaves"].get(name)
     return Origin(np.nan, UNKNOWN) if taken is None else Origin(*taken)
 

@@ -32,7 +32,7 @@ class OverlapResolver(Resolver):
                 self.labels[name] = LABELS[name].default
                 self.origins[name] = (assumed(self.labels[name]),)
             if name == "mechanism":
-                chosen = [one for one in MECHANISMS if one in self._values(name)]
+                chosen = [option for option in MECHANISMS if option in self._values(name)]
         if RATED & self.given:
             self._machines()
         for way, more in ASSUMED.items():

@@ -68,12 +68,12 @@ def told(
     Told
         The preset, the framework with its options, and what else is set.
     """
-    base, own = options_of(framework)
+    base, framework_options = options_of(framework)
     preset = find_preset(name, base, folders)
     taken = preset.taken(run)
     known = load_framework(base or preset.framework, folders)
     on = [option for option in taken.options if option not in without]
-    options = known.acting(on, own)
+    options = known.acting(on, framework_options)
     return Told(preset, "+".join((base or preset.framework, *options)), beside(taken, given))
 
 
@@ -88,38 +88,40 @@ class PresetResolver(Resolver):
             wrong = "are several, and a preset is of one"
             refuse(FRAMEWORK, "..", wrong, "leave it out: the preset brings it")
         axes = [axis.name for axis in self.axes if {*SUBJECTS} & set(axis.columns)]
-        found = [self._told(labels) for labels in self._points(axes)]
-        self._name_framework(found, axes)
-        for name in dict.fromkeys(name for one in found for name in one.taken.labels):
-            self._set(name, [_said(one, name, self.folders) for one in found], found, axes)
+        told_points = [self._told(labels) for labels in self._points(axes)]
+        self._name_framework(told_points, axes)
+        for name in dict.fromkeys(name for point in told_points for name in point.taken.labels):
+            self._set(
+                name, [_said(point, name, self.folders) for point in told_points], told_points, axes
+            )
         # The framework's options may be named nowhere; the loss is theirs.
-        losses = [load_framework(one.framework, self.folders).loss for one in found]
-        self._set("loss", losses, found, axes)
+        losses = [load_framework(point.framework, self.folders).loss for point in told_points]
+        self._set("loss", losses, told_points, axes)
         usual = usual_table()["memory"]
-        for name in dict.fromkeys(name for one in found for name in one.taken.modules):
-            values = [one.taken.modules.get(name, usual[name].value) for one in found]
-            self._set(name, values, found, axes)
+        for name in dict.fromkeys(name for point in told_points for name in point.taken.modules):
+            values = [point.taken.modules.get(name, usual[name].value) for point in told_points]
+            self._set(name, values, told_points, axes)
 
-    def _name_framework(self, found: Sequence[Told], axes: Sequence[str]) -> None:
+    def _name_framework(self, points: Sequence[Told], axes: Sequence[str]) -> None:
         """Take the framework with its options; where these vary along several axes, its name."""
         self.given.discard(FRAMEWORK)
-        known = {one.name: one for one in self.axes}
+        known = {axis.name: axis for axis in self.axes}
         lengths = [len(known[axis]) for axis in axes]
-        names = [one.framework for one in found]
+        names = [point.framework for point in points]
         if len(_varying(np.array(names).reshape(lengths))) > 1:
-            names = [self.labels.get(FRAMEWORK, one.preset.framework) for one in found]
-        self._set(FRAMEWORK, names, found, axes)
+            names = [self.labels.get(FRAMEWORK, point.preset.framework) for point in points]
+        self._set(FRAMEWORK, names, points, axes)
 
     def software_at(self, labels: Mapping[str, object]) -> tuple[str, dict[str, Origin]]:
         """Return the framework with its options at one point, and constants that a preset sets."""
         if PRESET not in labels:
             return str(labels[FRAMEWORK]), {}
-        one = self._told(labels)
-        own = {
-            name: Origin(value, SPECIFICATION, one.preset.words)
-            for name, value in one.taken.numbers.items()
+        point = self._told(labels)
+        numbers = {
+            name: Origin(value, SPECIFICATION, point.preset.words)
+            for name, value in point.taken.numbers.items()
         }
-        return one.framework, own
+        return point.framework, numbers
 
     def _points(self, axes: Sequence[str]) -> Iterator[dict[str, object]]:
         """Yield what a preset depends on, at each point of some axes."""
@@ -147,50 +149,54 @@ class PresetResolver(Resolver):
         return told(str(values[PRESET]), run, framework, self.sweep.given, (), self.folders)
 
     def _set(
-        self, name: str, values: Sequence[Any], found: Sequence[Told], axes: Sequence[str]
+        self, name: str, values: Sequence[Any], points: Sequence[Told], axes: Sequence[str]
     ) -> None:
         """Give a label or quantity its values at the points of some axes."""
         if name in self.given:
             return
-        known = {one.name: one for one in self.axes}
-        own = [known[axis] for axis in axes]
+        known = {axis.name: axis for axis in self.axes}
+        along = [known[axis] for axis in axes]
         origins = [
-            Origin(value, SPECIFICATION, one.preset.words)
-            for value, one in zip(values, found, strict=True)
+            Origin(value, SPECIFICATION, point.preset.words)
+            for value, point in zip(values, points, strict=True)
         ]
         if name in LABELS:
-            self._along_one(own, name, origins)
+            self._along_one(along, name, origins)
         else:
-            table = np.array(values, dtype=np.float64).reshape([len(axis) for axis in own])
-            self._spread(name, table, own)
+            table = np.array(values, dtype=np.float64).reshape([len(axis) for axis in along])
+            self._spread(name, table, along)
             self.origins[name] = tuple(dict.fromkeys(origins))
         self.given.add(name)
 
-    def _along_one(self, axes: Sequence[Axis], label: str, found: Sequence[Origin]) -> None:
+    def _along_one(self, axes: Sequence[Axis], label: str, origins: Sequence[Origin]) -> None:
         """Give a label its values along the one axis on which they vary."""
-        table = np.array([str(one.value) for one in found]).reshape([len(axis) for axis in axes])
+        table = np.array([str(origin.value) for origin in origins]).reshape(
+            [len(axis) for axis in axes]
+        )
         varying = _varying(table)
         if len(varying) > 1:
-            names = ", ".join(axes[place].name for place in varying)
+            names = ", ".join(axes[position].name for position in varying)
             wrong = f"sets {label} by {names}, which are axes of their own"
             refuse(PRESET, "..", wrong, f"{label}, too, or one axis with columns of these")
         if not varying:
-            self.labels[label] = str(found[0].value)
-            self.origins[label] = tuple(dict.fromkeys(found))[:1]
+            self.labels[label] = str(origins[0].value)
+            self.origins[label] = tuple(dict.fromkeys(origins))[:1]
             return
-        places = np.arange(table.size).reshape(table.shape)
-        index = tuple(slice(None) if place in varying else 0 for place in range(table.ndim))
-        self._along(axes[varying[0]], label, [found[place] for place in places[index].tolist()])
+        indices = np.arange(table.size).reshape(table.shape)
+        index = tuple(slice(None) if position in varying else 0 for position in range(table.ndim))
+        self._along(
+            axes[varying[0]], label, [origins[number] for number in indices[index].tolist()]
+        )
 
 
 def _varying(table: NDArray[Any]) -> list[int]:
     """Return along which of its dimensions a table varies."""
-    firsts = (np.take(table, [0], axis=place) for place in range(table.ndim))
+    firsts = (np.take(table, [0], axis=axis) for axis in range(table.ndim))
     return [index for index, first in enumerate(firsts) if np.any(table != first)]
 
 
-def _said(one: Told, label: str, folders: Sequence[Path]) -> str:
+def _said(point: Told, label: str, folders: Sequence[Path]) -> str:
     """Return a label that a preset sets, or what the software has where it sets none."""
-    choices = load_framework(one.framework, folders).choices
+    choices = load_framework(point.framework, folders).choices
     usual = choices[label].value if label in choices else LABELS[label].default
-    return one.taken.labels.get(label, usual)
+    return point.taken.labels.get(label, usual)

@@ -143,13 +143,15 @@ class TrainingResolver(PresetResolver, Statement):
     def _own_fabric(self) -> None:
         """Take what trains on the machines, and the torus of those that are one."""
         if "framework" not in self.given:
-            usual = [usual_framework(one) for one in self.machines]
-            if len({one.value for one in usual}) > 1:
+            usual = [usual_framework(hardware) for hardware in self.machines]
+            if len({origin.value for origin in usual}) > 1:
                 pairs = zip(self.machines, usual, strict=True)
-                wrong = ", ".join(f"{one.value} trains on {machine.name}" for machine, one in pairs)
+                wrong = ", ".join(
+                    f"{origin.value} trains on {machine.name}" for machine, origin in pairs
+                )
                 refuse("framework", "not given", wrong, "one beside each machine")
             self._label("framework", self._usual_framework(usual[0]))
-        grids = [one for one in self.machines if one.torus_dimensions]
+        grids = [hardware for hardware in self.machines if hardware.torus_dimensions]
         if not {"topology", "nodes_per_pod"} & self.sweep.given and grids:
             self._own_topology(grids)
         self.label("topology", STEP_DEFAULTS["topology"])
@@ -166,19 +168,24 @@ class TrainingResolver(PresetResolver, Statement):
 
     def _own_topology(self, grids: Sequence[Machine]) -> None:
         """Take the torus of machines that are one, for so many GPUs."""
-        axes = [one for one in self.axes if {"world_size", *WORLD} & set(one.columns)]
+        axes = [
+            candidate for candidate in self.axes if {"world_size", *WORLD} & set(candidate.columns)
+        ]
         sizes = np.unique(self._worlds(axes))
         each = [
-            [self._network(one, size) if one in grids else assumed(HIERARCHY) for size in sizes]
-            for one in self.machines
+            [
+                self._network(hardware, size) if hardware in grids else assumed(HIERARCHY)
+                for size in sizes
+            ]
+            for hardware in self.machines
         ]
         axis = self._axis_of("world_size")
         if all(len({origin.value for origin in row}) == 1 for row in each):
             self._by_machine("topology", [row[0] for row in each])
         elif axis is not None and len(self.machines) == 1:
             (machine,) = self.machines
-            own = [self._network(machine, size) for size in axis.columns["world_size"]]
-            self._along(axis, "topology", own)
+            topologies = [self._network(machine, size) for size in axis.columns["world_size"]]
+            self._along(axis, "topology", topologies)
         else:
             wrong = "chips of some plans fit into a pod, or wrap around, and those of others don't"
             refuse("topology", "not given", wrong, "give one")
@@ -188,8 +195,8 @@ class TrainingResolver(PresetResolver, Statement):
         """Return how many GPUs plans have, along some axes."""
         gpus = np.ones([1] * len(axes))
         for name in ("world_size",) if "world_size" in self.given else WORLD:
-            own = self._axis_of(name)
-            values = [self.constants.get(name, 1.0)] if own is None else own.columns[name]
+            axis = self._axis_of(name)
+            values = [self.constants.get(name, 1.0)] if axis is None else axis.columns[name]
             gpus = gpus * _on_axes(axes, name, np.asarray(values))
         return gpus
 
@@ -205,13 +212,16 @@ class TrainingResolver(PresetResolver, Statement):
         """Return what the software takes if the user says nothing: one, or along its axis."""
         axis = self._axis_of("framework")
         names = [self.labels["framework"]] if axis is None else map(str, axis.columns["framework"])
-        loaded = [(one, getattr(self._framework(one), part)) for one in names]
-        habits = [own[name].origin.of(one) if name in own else other for one, own in loaded]
+        loaded = [(framework, getattr(self._framework(framework), part)) for framework in names]
+        habits = [
+            habits_of[name].origin.of(framework) if name in habits_of else other
+            for framework, habits_of in loaded
+        ]
         if name != "context_parallel":
             return habits
         heads = self.constants.get("index_heads", 0.0)
         ways = [(habit, among_all(habit.value, heads)) for habit in habits]
-        return [one if one.value == way else assumed(way, SELECTING) for one, way in ways]
+        return [origin if origin.value == way else assumed(way, SELECTING) for origin, way in ways]
 
     def _framework(self, name: str) -> Framework:
         """Return a framework, which is read once: each habit and each table asks for it."""
@@ -221,21 +231,21 @@ class TrainingResolver(PresetResolver, Statement):
 
     def habit(self, label: str, value: str) -> None:
         """Take a label as the software that trains has it, or else this value."""
-        found, axis = self._habits(label, "choices", assumed(value)), self._axis_of("framework")
+        origins, axis = self._habits(label, "choices", assumed(value)), self._axis_of("framework")
         if label in self.given or axis is None:
-            self._label(label, found[0])
+            self._label(label, origins[0])
         else:
-            self._along(axis, label, found)
+            self._along(axis, label, origins)
             self.given.add(label)
 
     def _usual_number(self, name: str, other: Origin) -> None:
         """Take a number of the plan as the software that trains has it, if it says."""
-        found, axis = self._habits(name, "plan", other), self._axis_of("framework")
+        origins, axis = self._habits(name, "plan", other), self._axis_of("framework")
         if name in self.given or axis is None:
-            self._constant(name, found[0])
+            self._constant(name, origins[0])
         else:
-            self._spread(name, np.array([float(one.value) for one in found]), [axis])
-            self.origins[name] = once(found)
+            self._spread(name, np.array([float(origin.value) for origin in origins]), [axis])
+            self.origins[name] = once(origins)
             self.given.add(name)
 
     def check(self) -> None:
@@ -290,7 +300,7 @@ class TrainingResolver(PresetResolver, Statement):
             return []
         limit = np.broadcast_to(limits, counts.shape)[beyond][0]
         units = VOCABULARY[part].units
-        value, most = (format_quantity(one, units) for one in (counts[beyond][0], limit))
+        value, most = (format_quantity(count, units) for count in (counts[beyond][0], limit))
         return [fault(part, value, wrong, f"at most {whole} = {most}")]
 
     def _all(self, name: str, axis: Axis | None) -> NDArray[Any]:
@@ -300,9 +310,9 @@ class TrainingResolver(PresetResolver, Statement):
 
     def _models(self, axis: Axis) -> None:
         names = map(str, axis.columns["model"])
-        found = of_each(lambda name: load_model(name, self.folders), names)
-        self.models += found.values()
-        rows = [found[str(name)] for name in axis.columns["model"]]
+        models = of_each(lambda name: load_model(name, self.folders), names)
+        self.models += models.values()
+        rows = [models[str(name)] for name in axis.columns["model"]]
         every = dict.fromkeys(name for model in rows for name in model.figures)
         columns = {
             name: np.array(
@@ -313,12 +323,12 @@ class TrainingResolver(PresetResolver, Statement):
         }
         for name in columns:
             self.origins[name] = tuple(
-                m.figures[name].origin.of(m.name) for m in found.values() if name in m.figures
+                m.figures[name].origin.of(m.name) for m in models.values() if name in m.figures
             )
         lengths = [model.published("sequence_length") for model in rows]
         known = [length for length in lengths if length is not None]
         if len(known) == len(rows) and "sequence_length" not in self.given:
-            columns["sequence_length"] = np.array([float(one.value) for one in known])
+            columns["sequence_length"] = np.array([float(origin.value) for origin in known])
             self.origins["sequence_length"] = once(known)
         self.given |= set(columns)
         self._extend(axis, columns)
@@ -360,22 +370,26 @@ class TrainingResolver(PresetResolver, Statement):
         """Cut domains of many hosts as jobs are placed, wherever a job doesn't fill them."""
         if "gpus_per_node" in self.sweep.given:
             return
-        axis, places = self._axis_of("hardware"), [0] * len(self.machines)
+        axis, indices = self._axis_of("hardware"), [0] * len(self.machines)
         if axis is not None:
             names = list(map(str, axis.columns["hardware"]))
-            places = [list(dict.fromkeys(names)).index(name) for name in names]
-        rows = [self.machines[place] for place in places]
+            indices = [list(dict.fromkeys(names)).index(name) for name in names]
+        rows = [self.machines[index] for index in indices]
         if not any("gpus_per_host" in machine.figures for machine in rows):
             return
         degrees = ("world_size",) if "world_size" in self.given else WORLD
-        axes = [one for one in self.axes if one is axis or set(degrees) & set(one.columns)]
+        axes = [
+            candidate
+            for candidate in self.axes
+            if candidate is axis or set(degrees) & set(candidate.columns)
+        ]
         gpus = self._worlds(axes)
         several = [m.name for m in rows if "gpus_per_host" in m.figures]
         counts = [per_node(machine, "gpus") for machine in rows]
         domain = _on_axes(axes, "hardware", np.array(counts))
         wide = _on_axes(axes, "hardware", np.array([machine.name in several for machine in rows]))
         taken = np.where(wide > 0.0, cut_domain(gpus, domain), domain)
-        taken = np.broadcast_to(taken, [len(one) for one in axes])
+        taken = np.broadcast_to(taken, [len(candidate) for candidate in axes])
         if np.all(taken == domain):
             return
         cards = _on_axes(
@@ -418,17 +432,17 @@ class TrainingResolver(PresetResolver, Statement):
         for point in product(*(range(len(axis)) for axis in axes)):
             labels = {name: str(known[name]) for name in deciding if name in known}
             for axis, index in zip(axes, point, strict=True):
-                own = set(deciding) & set(axis.columns)
-                labels |= {name: str(axis.columns[name][index]) for name in own}
+                shared = set(deciding) & set(axis.columns)
+                labels |= {name: str(axis.columns[name][index]) for name in shared}
             yield labels
 
     def _table(self, labels: Mapping[str, str]) -> dict[str, Origin]:
         machine: Machine = next(
             (m for m in self.machines if m.name == labels["hardware"]), None
         ) or load_hardware(labels["hardware"], self.folders)
-        software, own = self.software_at(labels)
+        software, numbers = self.software_at(labels)
         framework = self._framework(software)
-        found = training_constants(
+        constants = training_constants(
             machine,
             framework,
             precision=labels["precision"],
@@ -438,9 +452,9 @@ class TrainingResolver(PresetResolver, Statement):
             loss=labels["loss"],
         )
         if "userbuffers" in self._values("tp_mechanism"):
-            found |= userbuffers_figures(machine, rates_of(labels["precision"]), found)
+            constants |= userbuffers_figures(machine, rates_of(labels["precision"]), constants)
         told = software, labels["precision"], labels.get("preset", "")
-        return found | own | known_of_run(machine, *told)
+        return constants | numbers | known_of_run(machine, *told)
 
 
 def _on_axes(axes: Sequence[Axis], column: str, values: NDArray[Any]) -> NDArray[np.float64]:

@@ -111,7 +111,7 @@ class Profile:
         Where none does, NaN and 0.
         """
         several, size = ranks > gpus_per_node, np.searchsorted(SIZES, message_bytes, side="right")
-        tables = [self.errors.get(place, {}).get(operation, NO_ERRORS) for place in PLACES]
+        tables = [self.errors.get(span, {}).get(operation, NO_ERRORS) for span in PLACES]
         table = np.moveaxis(np.array(tables), -1, 0)
         rows, _, _, low, high = table[:, several.astype(int), size]
         rack = gpus_per_node > MEASURED
@@ -135,8 +135,8 @@ class Profile:
         below, above = (f"{bound / 2**20:g} MiB" for bound in SIZES)
         classes = (f"below {below}", f"to {above}", "above")
         return "; ".join(
-            f"{operation}, {place.replace('_', ' ')}, {size}: {low:g} to +{high:g} % of {rows} rows"
-            for place, operations in self.errors.items()
+            f"{operation}, {span.replace('_', ' ')}, {size}: {low:g} to +{high:g} % of {rows} rows"
+            for span, operations in self.errors.items()
             for operation, each in operations.items()
             for size, (rows, _, _, low, high) in zip(classes, each, strict=True)
             if rows
@@ -152,8 +152,8 @@ class Profile:
             "environment": self.environment,
         }
         return {
-            (place, name): figure.uncertainty
-            for place, figures in tables.items()
+            (span, name): figure.uncertainty
+            for span, figures in tables.items()
             for name, figure in figures.items()
         }
 
@@ -204,20 +204,20 @@ class Profile:
             (self.fabrics[fabric], f"{self.name}, {fabric}", why_fabric),
             (self.shared, self.name, ""),
         )
-        found: dict[str, Origin] = {}
+        origins: dict[str, Origin] = {}
         for figures, owner, why in tables:
             for name, figure in figures.items():
                 origin = figure.origin.of(owner)
-                found[name] = origin.derived(figure.value, f"; {why}") if why else origin
-        if "nvls" in machine.in_network and NVLS[0] not in found and self.library != "xla":
+                origins[name] = origin.derived(figure.value, f"; {why}") if why else origin
+        if "nvls" in machine.in_network and NVLS[0] not in origins and self.library != "xla":
             what = f"what {self.name} says nothing of, its NVLS"
-            own = f"node.{generation}.{NVLS[0]} in a profile of your own"
-            raise InputError(needs(machine.name, what, own))
+            location = f"node.{generation}.{NVLS[0]} in a profile of your own"
+            raise InputError(needs(machine.name, what, location))
         for name in CONSTANTS:
-            found.setdefault(name, self._absent(name, machine))
-        found |= {n: o for n, o in self._own(machine).items() if n != ISSUE}
-        found |= _wiring(machine)
-        return found
+            origins.setdefault(name, self._absent(name, machine))
+        origins |= {n: o for n, o in self._own(machine).items() if n != ISSUE}
+        origins |= _wiring(machine)
+        return origins
 
     def _own(self, machine: Machine) -> dict[str, Origin]:
         """Return the constants that a machine's file has in place of this profile's."""
@@ -240,8 +240,8 @@ class Profile:
 
     def issue(self, environment: str, machine: Machine) -> Origin:
         """Return what the host takes to issue an operation."""
-        if environment in OWN_HOSTS and ISSUE in (own := self._own(machine)):
-            return own[ISSUE]
+        if environment in OWN_HOSTS and ISSUE in (constants := self._own(machine)):
+            return constants[ISSUE]
         if environment not in SLOW_HOSTS:
             return assumed(0.0, "the host is ahead of the GPU")
         figure = self.environment.get(environment)
@@ -321,9 +321,11 @@ class _ProfileFile(FigureReader):
             for environment, given in self.table("environment").items()
             if (figure := self.constant(f"environment.{environment}", ISSUE, given)) is not None
         }
-        for place, found in (("node", nodes), ("fabric", fabrics)):
-            if library != NO_LIBRARY and not found:
-                self.faults.append(f"{self.path}: {place}: is missing; one table a {place} or more")
+        for section, entries in (("node", nodes), ("fabric", fabrics)):
+            if library != NO_LIBRARY and not entries:
+                self.faults.append(
+                    f"{self.path}: {section}: is missing; one table a {section} or more"
+                )
         return Profile(
             name=name,
             title=self.text("", self.content, "title"),
@@ -341,43 +343,46 @@ class _ProfileFile(FigureReader):
         """Read what errors to expect, by place and operation."""
         self.unknown("errors", self.table("errors"), PLACES)
         errors: dict[str, dict[str, Errors]] = {}
-        for place in PLACES:
-            table = self.table(f"errors.{place}")
-            self.unknown(f"errors.{place}", table, COLLECTIVES)
+        for span in PLACES:
+            table = self.table(f"errors.{span}")
+            self.unknown(f"errors.{span}", table, COLLECTIVES)
             for operation, given in table.items():
                 pairs = given if isinstance(given, list) else []
                 fine = len(pairs) == len(NO_ERRORS) and all(map(_is_error, pairs))
                 if fine:
                     each = tuple(
-                        (int(rows), float(own), float(out), float(low), float(high))
-                        for rows, own, out, low, high in pairs
+                        (int(rows), float(percent), float(out), float(low), float(high))
+                        for rows, percent, out, low, high in pairs
                     )
-                    errors.setdefault(place, {})[operation] = each
+                    errors.setdefault(span, {})[operation] = each
                 else:
                     allowed = "[rows, percent, percent left out, low, high] for each of three sizes"
-                    self.fault(f"errors.{place}.{operation}", given, "isn't allowed", allowed)
+                    self.fault(f"errors.{span}.{operation}", given, "isn't allowed", allowed)
         return errors
 
     def _several(
-        self, place: str, known: tuple[str, ...], needed: tuple[str, ...]
+        self, location: str, known: tuple[str, ...], needed: tuple[str, ...]
     ) -> dict[str, dict[str, Figure]]:
         return {
-            name: self._constants(f"{place}.{name}", known, needed) for name in self.table(place)
+            name: self._constants(f"{location}.{name}", known, needed)
+            for name in self.table(location)
         }
 
     def _constants(
-        self, place: str, known: tuple[str, ...], needed: tuple[str, ...]
+        self, location: str, known: tuple[str, ...], needed: tuple[str, ...]
     ) -> dict[str, Figure]:
-        table = self.table(place)
-        self.unknown(place, table, known)
+        table = self.table(location)
+        self.unknown(location, table, known)
         constants = {}
         for name in known:
             if name in table:
-                figure = self.constant(f"{place}.{name}", name, table[name])
+                figure = self.constant(f"{location}.{name}", name, table[name])
                 if figure is not None:
                     constants[name] = figure
             elif name in needed:
-                self.faults.append(f"{self.path}: {place}.{name}: is missing; every {place} has it")
+                self.faults.append(
+                    f"{self.path}: {location}.{name}: is missing; every {location} has it"
+                )
         return constants
 
 
@@ -386,7 +391,7 @@ def _is_error(pair: object) -> bool:
     return (
         isinstance(pair, list)
         and len(pair) == len(("rows", "mean", "left out", "low", "high"))
-        and all(isinstance(one, int | float) and math.isfinite(one) for one in pair)
+        and all(isinstance(number, int | float) and math.isfinite(number) for number in pair)
         and min(pair[:3]) >= 0 >= pair[3]
         and pair[4] >= 0
     )
@@ -436,14 +441,14 @@ _LIKE, _PLAIN = "hopper", "bf16"
 def _userbuffers(path: Path) -> Mapping[str, Mapping[str, Origin]]:
     """Read the figures of products and of userbuffers, by the file's tables."""
     reader = FigureReader(path, read_toml(path))
-    found: dict[str, dict[str, Origin]] = {}
-    for place in reader.content:
-        for name, given in reader.table(place).items():
+    tables: dict[str, dict[str, Origin]] = {}
+    for section in reader.content:
+        for name, given in reader.table(section).items():
             units = "1" if name.endswith("_share") else VOCABULARY[name].units
-            figure = reader.figure(f"{place}.{name}", given, Entry(name, units))
+            figure = reader.figure(f"{section}.{name}", given, Entry(name, units))
             if figure is not None:
-                found.setdefault(place, {})[name] = figure.origin
-    return reader.checked(found)
+                tables.setdefault(section, {})[name] = figure.origin
+    return reader.checked(tables)
 
 
 def userbuffers_figures(
@@ -452,22 +457,22 @@ def userbuffers_figures(
     """Return what tiles of products and userbuffers' kernels reach on a machine."""
     every = _userbuffers(shipped("tuner") / "rates.toml")
     usual = every[f"{_LIKE}-{_PLAIN}"]
-    own = every.get(f"{machine.generation}-{precision}")
+    chip_tiles = every.get(f"{machine.generation}-{precision}")
     shared = every["userbuffers"]
     words = {"software": own_library(machine).value, "environment": LABELS["environment"].default}
     _, library = priced(machine, words)
     whole = assumed(1.0, "no library's profile is known")
-    found = {name: shared[name] for name in USERBUFFERS if name in shared}
-    found["userbuffers_efficiency"] = library.get("channel_efficiency", whole)
-    tiles = {**usual, **(own or {})}
-    if own is None:
+    figures = {name: shared[name] for name in USERBUFFERS if name in shared}
+    figures["userbuffers_efficiency"] = library.get("channel_efficiency", whole)
+    tiles = {**usual, **(chip_tiles or {})}
+    if chip_tiles is None:
         rate = constants["peak_measured_matmul_flops"].value * constants["matmul_efficiency"].value
-        burst = assumed(rate * found["burst_ratio"].value, "its sustained rate by burst_ratio")
+        burst = assumed(rate * figures["burst_ratio"].value, "its sustained rate by burst_ratio")
         each = burst.value / max(constants["sms"].value, 1.0)
         load = each * usual["sm_load_bandwidth"].value * 132.0 / usual["burst_matmul_flops"].value
         tiles |= {
-            name: assumed(one.value, f"as on {_LIKE}'s GPUs in {_PLAIN}")
-            for name, one in usual.items()
+            name: assumed(figure.value, f"as on {_LIKE}'s GPUs in {_PLAIN}")
+            for name, figure in usual.items()
         }
         tiles["burst_matmul_flops"] = burst.of(machine.name)
         tiles["sm_load_bandwidth"] = assumed(load, f"as {_LIKE}'s, by the rates").of(machine.name)
@@ -475,4 +480,4 @@ def userbuffers_figures(
     for share, name in ((tiles.pop(_MEMORY), TILED[-1]), (shared[_SUMS], "sum_bandwidth")):
         how = f"; times {share.value:g} ({share.text})"
         tiles[name] = memory.derived(memory.value * share.value, how)
-    return {**found, **tiles}
+    return {**figures, **tiles}

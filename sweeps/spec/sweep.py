@@ -77,7 +77,7 @@ def changed(spec: dict[str, object], settings: Sequence[str]) -> dict[str, objec
         elif key:
             meant = {quantity_of(key, training=training) for training in (True, False)}
             tables = (spec.get("axes"), spec.get("constants"))
-            for table in (one for one in tables if isinstance(one, dict)):
+            for table in (table_given for table_given in tables if isinstance(table_given, dict)):
                 for same in {key, *meant} & set(table):
                     del table[same]
             values = spec.setdefault(section, {})
@@ -137,7 +137,7 @@ class Sweep:
 
         def own(given: Mapping[str, object]) -> dict[str, Any]:
             names = {name: renamed.get(name, name) for name in given}
-            return {names[name]: one for name, one in given.items() if names[name] not in left}
+            return {names[name]: value for name, value in given.items() if names[name] not in left}
 
         axes, constants = [], own(self.constants)
         for axis in self.axes:
@@ -277,7 +277,7 @@ class _SweepReader(Faults):
         asserts = self._asserts(
             given, {reduction.name: reduction.units for reduction in reductions}
         )
-        asked = {*quantities, *(one.name for one in reductions)}
+        asked = {*quantities, *(reduction.name for reduction in reductions)}
         quantities = (*quantities, *dict.fromkeys(o.name for o in asserts if o.name not in asked))
         nothing = set(quantities) <= given and not (reductions or self.spec.get("measured"))
         if nothing and not self.faults:
@@ -305,24 +305,24 @@ class _SweepReader(Faults):
             self.add(key, value, "not a table", f"[{key}] with keys below it")
             return {}
         table: dict[str, object] = {}
-        for name, own in value.items():
+        for name, stated in value.items():
             before = self.said.get(quantity := quantity_of(name, training=self.training), quantity)
             quantity = self._meant(name)
             # A batch of so many k or M is one of tokens.
-            if quantity == "global_batch_size" and counts_tokens(own):
+            if quantity == "global_batch_size" and counts_tokens(stated):
                 quantity = self.said["tokens_per_step"] = "tokens_per_step"
-            if quantity in table and str(table[quantity]) != str(own):
+            if quantity in table and str(table[quantity]) != str(stated):
                 wrong = f"stands beside {before} = {table[quantity]}, which is the same quantity"
-                self.faults.append(fault(name, own, wrong, "one of the two"))
-            table[quantity] = own
+                self.faults.append(fault(name, stated, wrong, "one of the two"))
+            table[quantity] = stated
         return table
 
     def _dimension(self, name: Any) -> str:
         """Return the dimension that an axis of a name has: nodes are along the GPUs'."""
-        own = str(name).strip()
-        if own == NODES:
+        dimension = str(name).strip()
+        if dimension == NODES:
             return GPUS[0] if self.training else GPUS[1]
-        return quantity_of(own, training=self.training)
+        return quantity_of(dimension, training=self.training)
 
     def _meant(self, name: str) -> str:
         """Return the quantity or label that a name means, and keep the name."""
@@ -338,22 +338,22 @@ class _SweepReader(Faults):
             return []
         return value
 
-    def _asserts(self, given: Container[str], own: Mapping[str, str]) -> list[Contract]:
-        found = []
+    def _asserts(self, given: Container[str], reduction_units: Mapping[str, str]) -> list[Contract]:
+        contracts = []
         for row in self._tables("asserts"):
             for key in row:
                 if key != "that":
                     self.faults.append(fault(f"asserts.{key}", "..", "no such key", "that = '..'"))
             try:
-                one = read_contract(str(row.get("that", "")), "asserts.that", own)
+                contract = read_contract(str(row.get("that", "")), "asserts.that", reduction_units)
             except InputError as error:
                 self.faults += error.faults
                 continue
-            if one.name in given:
+            if contract.name in given:
                 why = "is given, not computed"
-                self.faults.append(fault("asserts.that", one.name, why, "another one"))
-            found.append(one)
-        return found
+                self.faults.append(fault("asserts.that", contract.name, why, "another one"))
+            contracts.append(contract)
+        return contracts
 
     # Values.
 
@@ -388,7 +388,7 @@ class _SweepReader(Faults):
                 columns[self._meant(key)] = column
         if every:
             try:
-                return Axis(name, every_plan([str(one).strip() for one in every], columns))
+                return Axis(name, every_plan([str(plan).strip() for plan in every], columns))
             except InputError as error:
                 self.faults += [f"axes.{name}: {line}" for line in error.faults]
                 return None

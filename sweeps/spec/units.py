@@ -151,7 +151,7 @@ class _Asked:
             kinds = (about.words for known, about in _CANONICAL.items() if _is_kind(powers, known))
             kind = next(kinds, "another kind of quantity")
             name = self.field.lstrip("-").replace("-", "_")
-            if any(name in names_of(one) for one in _BY_1024):
+            if any(name in names_of(unit) for unit in _BY_1024):
                 plain = str(self.given).rstrip("Bb").strip()
                 written = f"{plain} or {spelled_out('sequence_length', plain)}"
                 refuse(self.field, self.given, "is not a number of tokens", f"write {written}")
@@ -197,8 +197,8 @@ def has_unit(text: object) -> bool:
     """Tell whether a text has more than a number: a unit that says what it is."""
     if not isinstance(text, str):
         return False
-    found = _NOT_FINITE.match(text.strip()) or _NUMBER.match(text.strip())
-    return found is None or found.end() < len(text.strip())
+    match = _NOT_FINITE.match(text.strip()) or _NUMBER.match(text.strip())
+    return match is None or match.end() < len(text.strip())
 
 
 # Tokens as people count them: of a sequence and of a batch by 1024 (8k is 8,192), of a training,
@@ -226,10 +226,10 @@ def spelled_out(name: str, value: Any) -> Any:
     if name not in _COUNTS or not counts_tokens(value):
         return value
     if isinstance(value, list | tuple):
-        return [spelled_out(name, one) for one in value]
+        return [spelled_out(name, item) for item in value]
     size = _COUNTS[name]
     return _COUNT.sub(
-        lambda found: f"{float(found['count']) * size ** _STEPS[found['step']]:.17g}", value
+        lambda match: f"{float(match['count']) * size ** _STEPS[match['step']]:.17g}", value
     )
 
 
@@ -243,23 +243,23 @@ def _from_text(text: str, asked: _Asked) -> float:
         asked.refuse("is empty" if not text else "is too long")
     priced = text.startswith("$")
     plain = text[1:].lstrip() if priced else text
-    found = _NOT_FINITE.match(plain) or _NUMBER.match(plain)
-    rest = ("USD" if priced else "") + plain[found.end() :].strip() if found else ""
-    if _ARITHMETIC.search(rest if found else plain):
+    match = _NOT_FINITE.match(plain) or _NUMBER.match(plain)
+    rest = ("USD" if priced else "") + plain[match.end() :].strip() if match else ""
+    if _ARITHMETIC.search(rest if match else plain):
         return _from_arithmetic(text, asked)
-    if found is None or _UNDERSCORES.search(found.group()):
+    if match is None or _UNDERSCORES.search(match.group()):
         asked.refuse("does not begin with a number")
     if not rest:
-        return asked.bare(_number(found, _UNITLESS))
+        return asked.bare(_number(match, _UNITLESS))
     unit, wanted = _read_units(rest, asked), _canonical(asked.units)
     asked.check_kind(unit.powers)
     above, below = unit.numerator * wanted.denominator, unit.denominator * wanted.numerator
-    return asked.finite(_number(found, _Unit(above, below, _PLAIN)))
+    return asked.finite(_number(match, _Unit(above, below, _PLAIN)))
 
 
-def _number(found: re.Match[str], unit: _Unit) -> float:
+def _number(match: re.Match[str], unit: _Unit) -> float:
     """Return a matched number times a unit, rounded once; infinite or NaN where it doesn't fit."""
-    groups = found.groupdict()
+    groups = match.groupdict()
     sign = -1.0 if groups["sign"] == "-" else 1.0
     if "word" in groups:
         return sign * float(groups["word"].lower().replace(UNLIMITED, "inf"))
@@ -288,16 +288,19 @@ def _read_units(rest: str, asked: _Asked) -> _Unit:
         if not tokens or (index and len(tokens) > 1):
             asked.refuse(f"has a unit '{rest}' that can't be read")
         for token in tokens:
-            found = _TOKEN.fullmatch(token)
-            symbol = found["symbol"] if found else token
-            if found is None or symbol not in _SYMBOLS:
+            match = _TOKEN.fullmatch(token)
+            symbol = match["symbol"] if match else token
+            if match is None or symbol not in _SYMBOLS:
                 asked.refuse(f"has an unknown unit '{symbol}'", _near(symbol))
-            power = int(found["power"] or 1) * (-1 if index else 1)
+            power = int(match["power"] or 1) * (-1 if index else 1)
             unit = _SYMBOLS[symbol]
             above, below = (unit.numerator, unit.denominator)[:: 1 if power > 0 else -1]
             numerator *= above ** abs(power)
             denominator *= below ** abs(power)
-            powers = [total + power * own for total, own in zip(powers, unit.powers, strict=True)]
+            powers = [
+                total + power * exponent
+                for total, exponent in zip(powers, unit.powers, strict=True)
+            ]
     return _Unit(numerator, denominator, tuple(powers))
 
 
@@ -446,8 +449,8 @@ def plain(value: float, digits: int = 4) -> str:
         if abs(rounded) >= 1.0:
             return f"{rounded:.0f}"
         if abs(rounded) >= LEAST:
-            places = digits - 1 - math.floor(math.log10(abs(rounded)))
-            text = f"{rounded:.{places}f}".rstrip("0")
+            decimals = digits - 1 - math.floor(math.log10(abs(rounded)))
+            text = f"{rounded:.{decimals}f}".rstrip("0")
     return text.removeprefix("-") if float(text) == 0.0 else text
 
 
@@ -504,13 +507,13 @@ def in_one_unit(
     else:
         known = {"": 0, **{prefix: (_SMALL | _LARGE)[prefix] for prefix in prefixes.split()}}
         powers = {prefix: 10.0**power for prefix, power in known.items()}
-    sizes = sorted(abs(one) for one in values if one and math.isfinite(one))
+    sizes = sorted(abs(number) for number in values if number and math.isfinite(number))
     # A little above the median, for rounding.
     median = sizes[len(sizes) // 2] * (1.0 + 1e-9) if sizes else 1.0
     ascending = sorted(powers.items(), key=lambda item: item[1])
     index = max(sum(power <= median for _, power in ascending) - 1, 0)
     prefix, power = ascending[index]
-    return f"{prefix}{symbol}", [write(one / power) for one in values]
+    return f"{prefix}{symbol}", [write(number / power) for number in values]
 
 
 def format_bytes(value: float, *, binary: bool) -> str:
@@ -518,7 +521,7 @@ def format_bytes(value: float, *, binary: bool) -> str:
     if not binary or not math.isfinite(value) or abs(value) < 1024.0:
         return format_quantity(value, "byte", binary=False)
     prefix, power = next(
-        (one for one in reversed(_BINARY.items()) if abs(value) >= 2.0 ** one[1]), ("", 0)
+        (entry for entry in reversed(_BINARY.items()) if abs(value) >= 2.0 ** entry[1]), ("", 0)
     )
     return f"{value / 2.0**power:.4g} {prefix}B"
 
@@ -584,7 +587,7 @@ def with_unit(name: str, value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list | tuple | range):
-        return [with_unit(name, one) for one in value]
+        return [with_unit(name, item) for item in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value!r} {unit}" if math.isfinite(value) else value
     if not isinstance(value, str):
@@ -663,9 +666,9 @@ def toml_value(value: Any) -> str:
 def without_infinities(value: Any) -> Any:
     """Return data as JSON has them: none where a number isn't finite."""
     if isinstance(value, Mapping):
-        return {str(key): without_infinities(one) for key, one in value.items()}
+        return {str(key): without_infinities(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [without_infinities(one) for one in value]
+        return [without_infinities(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -675,8 +678,8 @@ _PUT_IN = ("s", "byte", "byte s-1", "J", "W")  # Units that are read at a glance
 def put_in(expression: str, values: Mapping[str, float], digits: int = 6) -> str:
     """Return an expression with values, and units, in place of names whose values are known."""
 
-    def number(found: re.Match[str]) -> str:
-        name = found.group()
+    def number(match: re.Match[str]) -> str:
+        name = match.group()
         if name not in values or math.isnan(values[name]):
             return name
         units = VOCABULARY[name].units if name in VOCABULARY else "1"

@@ -46,8 +46,8 @@ class Watched(np.lib.mixins.NDArrayOperatorsMixin):
     def __getattr__(self, name: str) -> Any:
         return getattr(self.look(), name)
 
-    def __getitem__(self, place: Any) -> Any:
-        return self.look()[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self.look()[index]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.look())
@@ -66,7 +66,7 @@ def _looked(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(_looked, value))
     if isinstance(value, dict):
-        return {key: _looked(one) for key, one in value.items()}
+        return {key: _looked(item) for key, item in value.items()}
     return value
 
 
@@ -81,14 +81,15 @@ def watched(axis: Axis, seen: set[str]) -> Axis:
 def unwatched(axes: Sequence[Axis]) -> tuple[tuple[Axis, ...], dict[str, str]]:
     """Return axes of plain columns, and of those that were passed on which one each is."""
     passed: dict[str, str] = {}
-    found = []
+    plain_axes = []
     for axis in axes:
         columns: Mapping[str, Any] = axis.columns
         passed |= {
             name: column.name for name, column in columns.items() if isinstance(column, Watched)
         }
         plain = {
-            name: one.unseen() if isinstance(one, Watched) else one for name, one in columns.items()
+            name: values.unseen() if isinstance(values, Watched) else values
+            for name, values in columns.items()
         }
-        found.append(Axis(axis.name, plain))
-    return tuple(found), passed
+        plain_axes.append(Axis(axis.name, plain))
+    return tuple(plain_axes), passed

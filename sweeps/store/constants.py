@@ -78,10 +78,10 @@ def with_constants(dataset: xr.Dataset) -> xr.Dataset:
         for name, value, about in constants_of(dataset.attrs)
         if name not in dataset.variables and name not in dataset.dims
     }
-    found = dataset.assign_coords(coordinates)
-    found.attrs = without_constants(dataset.attrs)
-    found.set_close(dataset.close)
-    return found
+    extended = dataset.assign_coords(coordinates)
+    extended.attrs = without_constants(dataset.attrs)
+    extended.set_close(dataset.close)
+    return extended
 
 
 def constants_aside(dataset: xr.Dataset) -> xr.Dataset:
@@ -90,8 +90,8 @@ def constants_aside(dataset: xr.Dataset) -> xr.Dataset:
     if not scalars:
         return dataset
     variables = [(name, dataset.variables[name]) for name in scalars]
-    found = dataset.drop_vars(scalars)
+    reduced = dataset.drop_vars(scalars)
     constants = as_attributes((name, each.to_numpy(), each.attrs) for name, each in variables)
-    found.attrs = {**dataset.attrs, **constants}
-    found.set_close(dataset.close)
-    return found
+    reduced.attrs = {**dataset.attrs, **constants}
+    reduced.set_close(dataset.close)
+    return reduced

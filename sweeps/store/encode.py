@@ -82,8 +82,8 @@ def fingerprint(spec_text: str, code: str, options: Mapping[str, object] | None 
 def portable(command: Sequence[str]) -> str:
     """Return a command line without the places of the machine that it ran on."""
 
-    def last_name(found: re.Match[str]) -> str:
-        return found.group().rstrip("/").rpartition("/")[2]
+    def last_name(match: re.Match[str]) -> str:
+        return match.group().rstrip("/").rpartition("/")[2]
 
     return shlex.join(_ABSOLUTE.sub(last_name, argument) for argument in command)
 
@@ -177,13 +177,13 @@ def attributes(layout: Layout, column: Column) -> dict[str, object]:
         if OPERATION_STATUS not in (each.name for each in layout.variables):
             # Of two, what isn't computed cell by cell has neither.
             wanted.add(STATUS)
-        found = [
+        names = [
             each.name
             for each in layout.variables
             if each.name in wanted and set(each.dims) <= set(column.dims)
         ]
-        if found:
-            attrs.setdefault("ancillary_variables", " ".join(found))
+        if names:
+            attrs.setdefault("ancillary_variables", " ".join(names))
     return attrs
 
 
@@ -236,8 +236,8 @@ def check_layout(layout: Layout) -> None:
 
 def _is_wrong(layout: Layout, column: Column) -> bool:
     shape = None if column.values is None else np.asarray(column.values).shape
-    own = column.name not in layout.sizes or column.dims == (column.name,)
-    return shape != layout.shape(column) or not own
+    placed = column.name not in layout.sizes or column.dims == (column.name,)
+    return shape != layout.shape(column) or not placed
 
 
 def _wrong_values(layout: Layout, column: Column) -> str:
@@ -527,9 +527,9 @@ def global_attributes(layout: Layout) -> dict[str, object]:
 
 def file_attributes(layout: Layout, plan: Sequence[Stored]) -> dict[str, object]:
     """Return the attributes of a file."""
-    found = global_attributes(layout)
-    if CONSTANTS in found:
-        found[CHECKSUM] = checksum_of(found)
+    attrs = global_attributes(layout)
+    if CONSTANTS in attrs:
+        attrs[CHECKSUM] = checksum_of(attrs)
     named = {name for each in plan for name in str(each.attrs.get("coordinates", "")).split()}
     unnamed = [
         column.name
@@ -537,8 +537,8 @@ def file_attributes(layout: Layout, plan: Sequence[Stored]) -> dict[str, object]
         if column.dims and column.name not in layout.sizes and column.name not in named
     ]
     if unnamed:
-        found["coordinates"] = " ".join(unnamed)
-    return {**found, FORMAT[0]: FORMAT[1]}
+        attrs["coordinates"] = " ".join(unnamed)
+    return {**attrs, FORMAT[0]: FORMAT[1]}
 
 
 def _create_variable(dataset: netCDF4.Dataset, each: Stored) -> None:

@@ -126,17 +126,17 @@ class OpenFile:
 
     def finish(self) -> dict[str, str]:
         """Set every variable's checksum and close the file."""
-        found = {}
+        checksums = {}
         with library_calls(self._fresh, self._output):
             for name, each in self._plan.items():
                 if each.values is not None:
-                    found[name] = checksum(each.values)
+                    checksums[name] = checksum(each.values)
                 else:
                     given = self._running[name].result()
-                    found[name] = given or stored_checksum(self._variables[name])
-                self._variables[name].setncattr("checksum", found[name])
+                    checksums[name] = given or stored_checksum(self._variables[name])
+                self._variables[name].setncattr("checksum", checksums[name])
             self._dataset.close()
-        return found
+        return checksums
 
     def _close(self) -> None:
         with NETCDF, contextlib.suppress(*LIBRARY_ERRORS):
@@ -161,7 +161,7 @@ def to_dataset(layout: Layout, blocks: Iterable[Block]) -> xr.Dataset:
         arrays[block.name][region] = values
     for each in known.values():
         each.finish()
-    found = xr.Dataset(
+    dataset = xr.Dataset(
         {
             variable.name: (variable.dims, arrays[variable.name], attributes(layout, variable))
             for variable in layout.variables
@@ -177,14 +177,19 @@ def to_dataset(layout: Layout, blocks: Iterable[Block]) -> xr.Dataset:
         },
         attrs=global_attributes(layout),
     )
-    return _selectable(found)
+    return _selectable(dataset)
 
 
 def _selectable(dataset: xr.Dataset) -> xr.Dataset:
     """Let cells be selected by both names of the number of GPUs, where it is given once for two."""
     for name in ("ranks", "world_size"):
-        one = dataset.variables.get(name)
-        if one is not None and SUBJECT in one.attrs and one.ndim == 1 and name not in one.dims:
+        variable = dataset.variables.get(name)
+        if (
+            variable is not None
+            and SUBJECT in variable.attrs
+            and variable.ndim == 1
+            and name not in variable.dims
+        ):
             dataset = dataset.set_xindex(name)
     return dataset
 
@@ -410,12 +415,12 @@ def _existing(path: Path) -> Path:
 
 def _check_format(dataset: Any, path: Path, *, require_ours: bool) -> None:
     name, known = FORMAT[0], " and ".join(READ)
-    found = dataset.getncattr(name) if name in dataset.ncattrs() else None
-    if found is None and require_ours:
+    version = dataset.getncattr(name) if name in dataset.ncattrs() else None
+    if version is None and require_ours:
         wrong = "a netCDF file that no sweep has written"
         refuse("file", str(path), wrong, "name a file that 'sweeps' wrote")
-    if found not in {None, *READ}:
-        wrong = f"written in format {found}"
+    if version not in {None, *READ}:
+        wrong = f"written in format {version}"
         refuse("file", str(path), wrong, f"this version reads formats {known}")
 
 
@@ -501,10 +506,12 @@ def is_complete(path: Path | str, fingerprint: str) -> bool:
     """Tell whether a file is there that holds just what would be computed again."""
     try:
         with _opened(Path(path), require_ours=True) as dataset:
-            found = dataset.getncattr("fingerprint") if "fingerprint" in dataset.ncattrs() else None
+            stated = (
+                dataset.getncattr("fingerprint") if "fingerprint" in dataset.ncattrs() else None
+            )
     except InputError:
         return False
-    return bool(found == fingerprint)
+    return bool(stated == fingerprint)
 
 
 def verify(path: Path | str) -> tuple[str, ...]:

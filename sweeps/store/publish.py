@@ -321,13 +321,13 @@ def sweep_strays(target: Path) -> list[Path]:
 
     Call it only while the output's lock is held: then whatever temporary there is has no owner.
     """
-    found = strays(target)
-    for stray in found:
+    removed = strays(target)
+    for stray in removed:
         if stray.is_dir():
             shutil.rmtree(stray)
         else:
             stray.unlink(missing_ok=True)
-    return found
+    return removed
 
 
 def publish(finished: Path, target: Path, *, overwrite: bool = False) -> None:

@@ -91,19 +91,19 @@ class ZarrStore:
             for each in plan
             if each.name in values
         }
-        found = checksums | {name: checksum(one) for name, one in ready.items()}
+        sums = checksums | {name: checksum(array) for name, array in ready.items()}
         for column in layout.coordinates:
             if column.dims:
-                found[column.name] = checksum(_known(layout, column.name))
+                sums[column.name] = checksum(_known(layout, column.name))
         with warnings.catch_warnings():
             # That metadata of all variables in one file are no part of the format yet.
             warnings.simplefilter("ignore")
-            self._write(layout, chunks, ready, found, consolidated=True)
+            self._write(layout, chunks, ready, sums, consolidated=True)
         for folder, _, files in os.walk(self.path):
             for file in files:
                 to_disk(Path(folder) / file)
             to_disk(Path(folder))
-        return {each.name: found[each.name] for each in plan}
+        return {each.name: sums[each.name] for each in plan}
 
     def _write(
         self,
@@ -130,10 +130,10 @@ class ZarrStore:
             write_empty_chunks=True,
         )
         for file in sorted(each for each in aside.rglob("*") if each.is_file()):
-            own = self.path / file.relative_to(aside)
-            own.parent.mkdir(parents=True, exist_ok=True)
+            target = self.path / file.relative_to(aside)
+            target.parent.mkdir(parents=True, exist_ok=True)
             # On the disk at the end: a run that goes on makes them again.
-            file.replace(own)
+            file.replace(target)
         shutil.rmtree(aside)
         self._arrays.clear()
 
@@ -146,11 +146,11 @@ class ZarrStore:
             options = {"cname": "zstd", "clevel": LEVEL, "typesize": size}
             shuffle = "shuffle" if size > 1 else "noshuffle"
             compressors.insert(0, codecs.BloscCodec(**options, shuffle=shuffle))
-        found: dict[str, object] = {"compressors": compressors}
+        encoding: dict[str, object] = {"compressors": compressors}
         if each.values is None and each.shape:
             size = each.dtype.itemsize
-            found["chunks"] = chunks or tuple(chunk_shape(each.shape, size, CHUNK_BYTES))
-        return found
+            encoding["chunks"] = chunks or tuple(chunk_shape(each.shape, size, CHUNK_BYTES))
+        return encoding
 
     def array(self, name: str) -> Any:
         """Return a variable to read."""
@@ -212,9 +212,9 @@ def _dataset(
 
     dask: Any = importlib.import_module("dask.array")
     coordinates = {column.name for column in layout.coordinates}
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for each in plan:
-        attrs = {key: _plain(one) for key, one in each.attrs.items() if key not in _OF_NETCDF}
+        attrs = {key: _plain(value) for key, value in each.attrs.items() if key not in _OF_NETCDF}
         if each.name in checksums:
             attrs["checksum"] = checksums[each.name]
         dims: tuple[str, ...] = each.dims
@@ -225,11 +225,11 @@ def _dataset(
             data = data.astype(object) if data.dtype.kind == "U" else data
         elif data is None:
             data = dask.empty(each.shape, dtype=each.dtype, chunks=-1)
-        found[each.name] = (dims, data, attrs)
-    attrs = {name: _plain(one) for name, one in file_attributes(layout, plan).items()}
+        variables[each.name] = (dims, data, attrs)
+    attrs = {name: _plain(value) for name, value in file_attributes(layout, plan).items()}
     attrs.pop("coordinates", None)
-    made = xr.Dataset(found, attrs=attrs)
-    return made.set_coords([name for name in found if name in coordinates])
+    made = xr.Dataset(variables, attrs=attrs)
+    return made.set_coords([name for name in variables if name in coordinates])
 
 
 # A Zarr store seen as an open netCDF file, as far as reading one's metadata and values goes.
@@ -322,10 +322,10 @@ class ZarrFile(_Attributes):
             raise InputError(fault("file", str(path), wrong, allowed)) from None
         group = zarr.open_group(path, mode="r", use_consolidated=False)
         super().__init__(dict(group.attrs))
-        found: dict[str, _Variable] = {
+        variables: dict[str, _Variable] = {
             name: _Variable(array) for name, array in sorted(group.arrays())
         }
-        self.variables = found
+        self.variables = variables
 
     @property
     def dimensions(self) -> dict[str, SimpleNamespace]:

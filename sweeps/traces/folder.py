@@ -31,16 +31,16 @@ class Listed:
 
 def listed(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Listed], list[str]]:
     """Return files and those of folders, with what is left out of these."""
-    found: list[Listed] = []
+    entries: list[Listed] = []
     notes: list[str] = []
     for path in map(Path, paths):
         if path.is_dir():
             files, left = _of_folder(path)
-            found += [Listed(f, str(f.relative_to(path)), asked=False) for f in files]
+            entries += [Listed(f, str(f.relative_to(path)), asked=False) for f in files]
             notes += left
         else:
-            found.append(Listed(path, path.name, asked=True))
-    return found, notes
+            entries.append(Listed(path, path.name, asked=True))
+    return entries, notes
 
 
 def natural(path: Path) -> tuple[tuple[int, str], ...]:
@@ -63,13 +63,13 @@ def _of_folder(folder: Path) -> tuple[list[Path], list[str]]:
     folders = sorted(by_folder, key=natural)
     if folder in by_folder:
         folders = [folder]
-    elif len(folders) > 1 and all(_AT_A_TIME.search(one.name) for one in folders):
+    elif len(folders) > 1 and all(_AT_A_TIME.search(directory.name) for directory in folders):
         notes.append(
             f"{folder}: {len(folders)} folders, each of a time of its own: the last one is read, "
             f"{folders[-1].relative_to(folder)}"
         )
         folders = folders[-1:]
-    files = [file for one in folders for file in sorted(by_folder[one], key=natural)]
+    files = [file for directory in folders for file in sorted(by_folder[directory], key=natural)]
     last: dict[str, Path] = {}
     for file in files:
         timed = _TIMED.match(file.name)
@@ -86,8 +86,8 @@ def _files(folder: Path) -> Iterator[Path]:
     def fail(error: OSError) -> None:
         refuse("trace", str(folder), f"can't be read: {error.strerror or error}", _WANTED)
 
-    for place, _, names in os.walk(folder, onerror=fail):
-        yield from (Path(place) / name for name in names if not name.startswith("."))
+    for directory, _, names in os.walk(folder, onerror=fail):
+        yield from (Path(directory) / name for name in names if not name.startswith("."))
 
 
 def _refuse_empty(folder: Path, others: Sequence[Path]) -> None:

@@ -53,26 +53,26 @@ class Foreign:
             self.form = self.tool().form
         if not self.form:
             return events
-        found: list[Event] = []
+        rows: list[Event] = []
         for event in events:
             if event.get("ph") == "M":
                 self._named(event)
             elif event.get("ph") == "X":
                 if isinstance(event.get("cat"), str) and "stream" in _args(event):
-                    found.append(event)
+                    rows.append(event)
                 elif self._key(event) in self.threads:
-                    found += self._rows(event)
+                    rows += self._rows(event)
                 elif len(self.waiting) < _MOST:
                     self.waiting.append(event)
-        self.rows += len(found)
-        return found
+        self.rows += len(rows)
+        return rows
 
     def rest(self) -> list[Event]:
         """Return what those become that waited for a name, where there is one."""
-        found = [row for event in self.waiting for row in self._rows(event)]
+        rows = [row for event in self.waiting for row in self._rows(event)]
         self.waiting = []
-        self.rows += len(found)
-        return found
+        self.rows += len(rows)
+        return rows
 
     def notes(self, tool: str) -> Iterator[str]:
         """Yield what to know of how a tool's trace was read."""
@@ -100,11 +100,11 @@ class Foreign:
         if name.startswith("ProfilerStep"):
             yield {**event, **_times(event), "cat": "user_annotation", "name": name, "args": {}}
             return
-        found = self._of_xla(event, whose, thread) if self.form == XLA else None
+        row_kind = self._of_xla(event, whose, thread) if self.form == XLA else None
         if self.form == ASCEND:
-            found = _of_ascend(event, whose, thread)
-        if found is not None:
-            category, device, stream = found
+            row_kind = _of_ascend(event, whose, thread)
+        if row_kind is not None:
+            category, device, stream = row_kind
             args = {"device": device, "stream": stream}
             yield {"ph": "X", "cat": category, "name": name, **_times(event), "args": args}
 
@@ -140,8 +140,8 @@ def _of_ascend(event: Event, whose: str, thread: str) -> tuple[str, int, int] | 
         return ("communication", 0, _BEHIND + number) if name.startswith("hcom_") else None
     if whose != _HARDWARE or _WAITS.search(task or name):
         return None
-    found = _STREAM.match(thread)
-    stream = int(found[1]) if found else _whole(args.get("Stream Id", event.get("tid")))
+    match = _STREAM.match(thread)
+    stream = int(match[1]) if match else _whole(args.get("Stream Id", event.get("tid")))
     if name.startswith("hcom_"):
         return "communication", 0, stream
     return ("memcpy" if _MOVES.search(task or name) else "kernel"), 0, stream

@@ -45,15 +45,15 @@ def _tools() -> tuple[tuple[Tool, tuple[re.Pattern[str], ...]], ...]:
     return tuple(
         (
             Tool(
-                one["name"],
-                one["rows"],
-                one["launches"],
-                one.get("read", False),
-                one.get("form", ""),
+                tool["name"],
+                tool["rows"],
+                tool["launches"],
+                tool.get("read", False),
+                tool.get("form", ""),
             ),
-            tuple(re.compile(mark) for mark in one["marks"]),
+            tuple(re.compile(mark) for mark in tool["marks"]),
         )
-        for one in listed
+        for tool in listed
     )
 
 
@@ -65,6 +65,6 @@ _TP_RANK = re.compile(r"(?<![A-Za-z])TP-(\d{1,7})(?!\d)")
 def named_rank(path: Path) -> int | None:
     """Return the rank in a file's name, or its folder's; None where there is none."""
     for name in (path.name, path.parent.name):
-        if found := _RANK.search(name) or _TP_RANK.search(name):
-            return int(found[1])
+        if match := _RANK.search(name) or _TP_RANK.search(name):
+            return int(match[1])
     return None

@@ -40,10 +40,12 @@ def measure(intervals: Intervals) -> int:
     return int((ends - starts).sum())
 
 
-def intersection(one: Intervals, other: Intervals) -> Intervals:
+def intersection(first: Intervals, other: Intervals) -> Intervals:
     """Return where two unions overlap, as intervals in order."""
-    labels = np.repeat([0, 1], [len(one[0]), len(other[0])])
-    both = sweep(np.concatenate((one[0], other[0])), np.concatenate((one[1], other[1])), labels, 2)
+    labels = np.repeat([0, 1], [len(first[0]), len(other[0])])
+    both = sweep(
+        np.concatenate((first[0], other[0])), np.concatenate((first[1], other[1])), labels, 2
+    )
     covered = both.active[0] & both.active[1]
     return union(both.times[:-1][covered], both.times[1:][covered])
 
@@ -163,8 +165,8 @@ def _times(trace: Trace, rows: Rows) -> tuple[Ints, Ints]:
 
 def _codes(trace: Trace, rows: Rows) -> NDArray[np.int8]:
     codes = np.zeros(len(trace.names), dtype=np.int8)
-    for place in np.unique(rows.name).tolist():
-        codes[place] = HTA_CLASSES.index(_class(trace.names[place]))
+    for name in np.unique(rows.name).tolist():
+        codes[name] = HTA_CLASSES.index(_class(trace.names[name]))
     return codes[rows.name]
 
 
@@ -222,14 +224,14 @@ def steps_of(trace: Trace) -> Steps:
     _, first = np.unique(numbers[host][order], return_index=True)
     order = order[np.sort(first)]
     starts, durations = starts[order], nanoseconds(spans.duration)[order]
-    places = np.full(len(trace.rows), -1, dtype=np.intp)
+    step_of_row = np.full(len(trace.rows), -1, dtype=np.intp)
     if len(order):
         times, known = _launched(trace)
-        place = np.searchsorted(starts, times, side="right") - 1
-        inside = known & (place >= 0)
-        inside &= times < (starts + durations)[np.maximum(place, 0)]
-        places = np.where(inside, place, -1)
-    return Steps(numbers[host][order], durations, places)
+        step = np.searchsorted(starts, times, side="right") - 1
+        inside = known & (step >= 0)
+        inside &= times < (starts + durations)[np.maximum(step, 0)]
+        step_of_row = np.where(inside, step, -1)
+    return Steps(numbers[host][order], durations, step_of_row)
 
 
 def _launched(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -333,7 +335,7 @@ def analyse(
     starts, ends = rows.bounds()
     zero = int(starts.min())
     steps = steps_of(trace)
-    places = steps.places[kept]
+    step_of_row = steps.places[kept]
     hosts = dict(enumerate((steps.durations / _SECOND).tolist()))
     return _measured(
         starts,
@@ -342,15 +344,15 @@ def analyse(
         zero,
         by_step={
             int(steps.numbers[k]): _measured(
-                starts[own], ends[own], codes[own], zero, host=hosts[k]
+                starts[rows_of_step], ends[rows_of_step], codes[rows_of_step], zero, host=hosts[k]
             )
-            for k, own in _split(places)
+            for k, rows_of_step in _split(step_of_row)
             if k >= 0
         },
         by_stream=dict(_streams(starts, ends, codes, rows.stream)),
         notes=(
             *trace.notes,
-            *_notes(rows, places, len(steps)),
+            *_notes(rows, step_of_row, len(steps)),
             *_unlaunched(trace, codes),
             *_spread(rows.only(codes == CLASSES.index("communication"))),
         ),
@@ -391,14 +393,16 @@ def _streams(
     gemm, other, communication = (codes == CLASSES.index(k) for k in CLASSES[:3])
     products = union(starts[gemm], ends[gemm])
     computing = union(starts[gemm | other], ends[gemm | other])
-    for stream, own in _split(streams):
-        found = _measured(starts[own], ends[own], codes[own], int(starts.min()))
-        carried = own[communication[own]]
+    for stream, rows_of_stream in _split(streams):
+        figures = _measured(
+            starts[rows_of_stream], ends[rows_of_stream], codes[rows_of_stream], int(starts.min())
+        )
+        carried = rows_of_stream[communication[rows_of_stream]]
         carrying = union(starts[carried], ends[carried])
         yield (
             stream,
             replace(
-                found,
+                figures,
                 overlapped=measure(intersection(carrying, computing)) / _SECOND,
                 gemm_overlapped=measure(intersection(carrying, products)) / _SECOND,
                 concurrent_computation=measure(computing) / _SECOND,
@@ -407,19 +411,19 @@ def _streams(
 
 
 def _by_hta(trace: Trace, *, include_last_step: bool) -> Overlap:
-    found = hta_figures(trace, include_last_step=include_last_step)
-    if not found.rows:
+    figures = hta_figures(trace, include_last_step=include_last_step)
+    if not figures.rows:
         _refuse_without_rows(trace)
-    times = {k: t / _SECOND for k, t in zip(HTA_CLASSES, found.times, strict=True)}
-    span, idle = found.span / _SECOND, found.idle / _SECOND
-    no_computation = (found.span - found.idle - found.times[0]) / _SECOND
+    times = {k: t / _SECOND for k, t in zip(HTA_CLASSES, figures.times, strict=True)}
+    span, idle = figures.span / _SECOND, figures.idle / _SECOND
+    no_computation = (figures.span - figures.idle - figures.times[0]) / _SECOND
     notes = list(trace.notes)
     if len(np.unique(trace.step_numbers())) > 1 and not include_last_step:
         notes.append("what the last step launched is left out, as HolisticTraceAnalysis does")
     return Overlap(
         mode="hta",
-        rows=found.rows,
-        start=(found.start - int(trace.rows.bounds()[0].min())) / _SECOND,
+        rows=figures.rows,
+        start=(figures.start - int(trace.rows.bounds()[0].min())) / _SECOND,
         end_to_end=span,
         idle=idle,
         times=times,
@@ -427,7 +431,7 @@ def _by_hta(trace: Trace, *, include_last_step: bool) -> Overlap:
         computation=times["computation"],
         communication=times["communication"],
         concurrent_computation=times["computation"],
-        overlapped=found.overlap / _SECOND,
+        overlapped=figures.overlap / _SECOND,
         notes=tuple(notes),
     )
 
@@ -442,16 +446,16 @@ def _refuse_without_rows(trace: Trace) -> None:
 def _split(labels: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """Yield each label with the places where it stands."""
     order = np.argsort(labels, kind="stable")
-    found, first = np.unique(labels[order], return_index=True)
-    yield from zip(found.tolist(), np.split(order, first[1:]), strict=True)
+    distinct, first = np.unique(labels[order], return_index=True)
+    yield from zip(distinct.tolist(), np.split(order, first[1:]), strict=True)
 
 
-def _notes(rows: Rows, places: NDArray[np.intp], steps: int) -> Iterator[str]:
+def _notes(rows: Rows, step_of_row: NDArray[np.intp], steps: int) -> Iterator[str]:
     """Yield what a reader has to know of some rows."""
     starts, ends = rows.bounds()
     many, most = 0, 0
-    for _, own in _split(rows.stream):
-        order = own[np.argsort(starts[own], kind="stable")]
+    for _, rows_of_stream in _split(rows.stream):
+        order = rows_of_stream[np.argsort(starts[rows_of_stream], kind="stable")]
         beyond = np.maximum.accumulate(ends[order])[:-1] - starts[order][1:]
         beyond = np.minimum(beyond, (ends - starts)[order][1:])
         many += int(np.count_nonzero(beyond > _TOLERATED))
@@ -459,7 +463,7 @@ def _notes(rows: Rows, places: NDArray[np.intp], steps: int) -> Iterator[str]:
     if many:
         text = f"overlapping on one stream: {counted(many)}, by up to {most / 1000:,.0f} µs"
         yield f"{text}; what they have in common counts once"
-    outside = int(np.count_nonzero(places < 0))
+    outside = int(np.count_nonzero(step_of_row < 0))
     if steps and outside:
         yield f"launched outside of the steps: {counted(outside)}, that count in no step"
 
@@ -487,8 +491,10 @@ def _spread(sent: Rows) -> Iterator[str]:
     if len(streams) < _MANY_STREAMS:
         return
     starts, ends = sent.bounds()
-    each = [union(starts[own], ends[own]) for own in (sent.stream == stream for stream in streams)]
-    times = np.concatenate([*(one[0] for one in each), *(one[1] for one in each)])
+    each = [
+        union(starts[mask], ends[mask]) for mask in (sent.stream == stream for stream in streams)
+    ]
+    times = np.concatenate([*(pair[0] for pair in each), *(pair[1] for pair in each)])
     change = np.repeat([1, -1], len(times) // 2)
     # Where one ends as another begins they aren't at once.
     most = int(np.cumsum(change[np.lexsort((change, times))]).max(initial=0))
@@ -510,16 +516,16 @@ def kernels_of(trace: Trace, patterns: Patterns | None = None) -> tuple[Kernel, 
     """Return the names of a trace's rows with their classes, the longest first."""
     patterns = patterns or load_patterns()
     codes = patterns.classify(trace)
-    found = {}
-    for name, own in _split(trace.rows.name):
-        for code, some in _split(codes[own]):
+    kernels = {}
+    for name, rows_of_name in _split(trace.rows.name):
+        for code, some in _split(codes[rows_of_name]):
             kind = "excluded" if code == EXCLUDED else CLASSES[code]
-            time = float(trace.rows.duration[own[some]].sum()) / 1e6
-            category = trace.categories[trace.rows.category[own[some[0]]]]
+            time = float(trace.rows.duration[rows_of_name[some]].sum()) / 1e6
+            category = trace.categories[trace.rows.category[rows_of_name[some[0]]]]
             rule = patterns.rule(category, trace.names[name]) if kind == "other" else None
             purpose = rule.kind if rule else ""
-            found[name, code] = Kernel(trace.names[name], kind, len(some), time, purpose)
-    return tuple(sorted(found.values(), key=lambda each: -each.time))
+            kernels[name, code] = Kernel(trace.names[name], kind, len(some), time, purpose)
+    return tuple(sorted(kernels.values(), key=lambda each: -each.time))
 
 
 def purposes_of(kernels: Iterable[Kernel]) -> dict[str, float]:
@@ -582,7 +588,7 @@ def exposures(trace: Trace, patterns: Patterns | None = None) -> tuple[Exposure,
         return ()
     # Whose it is: of those under way the one that ends last; then what computes next.
     reach = np.where(ends >= np.maximum.accumulate(ends), np.arange(len(sent)), 0)
-    own = np.maximum.accumulate(reach)[np.searchsorted(starts, first, side="right") - 1]
+    sent_rows = np.maximum.accumulate(reach)[np.searchsorted(starts, first, side="right") - 1]
     after = np.searchsorted(begins, last)
     more, after = after < len(work), np.minimum(after, max(len(work) - 1, 0))
     called, launched = _calls(trace, work), _calls(trace, sent)
@@ -590,16 +596,16 @@ def exposures(trace: Trace, patterns: Patterns | None = None) -> tuple[Exposure,
     same = np.zeros(len(first), dtype=np.bool_)
     if len(work):
         host = np.where(more, np.clip(called[after], first, last) - first, 0)
-        same = more & (work.stream[after] == sent.stream[own])
-    prompt = (launched[own] >= 0) & (starts[own] - launched[own] < PROMPT)
-    place = np.select([same, (ends - starts)[own] < TINY_TIME, prompt], [1, 2, 3], 4)
-    whose = [_operation(trace, sent, row) for row in own.tolist()]
+        same = more & (work.stream[after] == sent.stream[sent_rows])
+    prompt = (launched[sent_rows] >= 0) & (starts[sent_rows] - launched[sent_rows] < PROMPT)
+    code = np.select([same, (ends - starts)[sent_rows] < TINY_TIME, prompt], [1, 2, 3], 4)
+    whose = [_operation(trace, sent, row) for row in sent_rows.tolist()]
     times: dict[tuple[str, str], dict[int, int]] = {}
     reasons = tuple(ADVICE)
     for name, row, kind, waits, rest in zip(
         whose,
-        own.tolist(),
-        place.tolist(),
+        sent_rows.tolist(),
+        code.tolist(),
         host.tolist(),
         (last - first - host).tolist(),
         strict=True,
@@ -608,24 +614,24 @@ def exposures(trace: Trace, patterns: Patterns | None = None) -> tuple[Exposure,
             if time:
                 each = times.setdefault((name, reason), {})
                 each[row] = each.get(row, 0) + time
-    found = []
+    ordered = []
     for key, each in times.items():
         at = int(starts[max(each, key=each.__getitem__)]) - zero
-        found.append(Exposure(*key, sum(each.values()) / _SECOND, len(each), at / _SECOND))
-    return tuple(sorted(found, key=lambda one: -one.time))
+        ordered.append(Exposure(*key, sum(each.values()) / _SECOND, len(each), at / _SECOND))
+    return tuple(sorted(ordered, key=lambda exposure: -exposure.time))
 
 
 def _in_order(rows: Rows) -> Rows:
-    found: Rows = rows.only(np.argsort(rows.bounds()[0], kind="stable"))
-    return found
+    ordered: Rows = rows.only(np.argsort(rows.bounds()[0], kind="stable"))
+    return ordered
 
 
 def _calls(trace: Trace, rows: Rows) -> Ints:
     """Return when rows were launched, in nanoseconds; -1 where that isn't known."""
-    place = trace.launches.of(rows.correlation)
+    launch = trace.launches.of(rows.correlation)
     if not len(trace.launches):
         return np.full(len(rows), -1, dtype=np.int64)
-    return np.where(place >= 0, nanoseconds(trace.launches.start)[place], -1)
+    return np.where(launch >= 0, nanoseconds(trace.launches.start)[launch], -1)
 
 
 def _operation(trace: Trace, rows: Rows, row: int) -> str:
@@ -635,11 +641,11 @@ def _operation(trace: Trace, rows: Rows, row: int) -> str:
     """
     collective = int(rows.collective[row])
     if collective >= 0:
-        one = trace.collectives[collective]
-        if len({other.group for other in trace.collectives if other.name == one.name}) < 2:
-            return one.name
-        group = one.group.partition(" [")[0]
-        return f"{one.name}, group {group} of {one.size} ranks"
+        operation = trace.collectives[collective]
+        if len({other.group for other in trace.collectives if other.name == operation.name}) < 2:
+            return operation.name
+        group = operation.group.partition(" [")[0]
+        return f"{operation.name}, group {group} of {operation.size} ranks"
     return plain_name(trace.names[int(rows.name[row])])
 
 

@@ -85,14 +85,14 @@ class Patterns:
     def classify(self, trace: Trace) -> NDArray[np.int8]:
         """Return the code of each of a trace's rows."""
         rows, count = trace.rows, max(len(trace.names), 1)
-        kinds, places = np.unique(
+        kinds, inverse = np.unique(
             rows.category.astype(np.int64) * count + rows.name, return_inverse=True
         )
         codes = [
             self.code(trace.categories[kind // count], trace.names[kind % count])
             for kind in kinds.tolist()
         ]
-        return np.array(codes, dtype=np.int8)[places]
+        return np.array(codes, dtype=np.int8)[inverse]
 
 
 def load_patterns(path: str | os.PathLike[str] | None = None) -> Patterns:

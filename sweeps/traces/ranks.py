@@ -71,35 +71,42 @@ class Ranks:
         numbers = self.numbers()
         whole = {"step": "all", "stream": "all", "collective": "all", "reason": "all"}
         for index, (trace, overlap) in enumerate(zip(self.traces, self.overlaps, strict=True)):
-            own = {"file": trace.file, "rank": numbers[index], **whole}
+            about = {"file": trace.file, "rank": numbers[index], **whole}
             skew = self._skew_of(index)
             empty = {"exposed_collectives": float("nan"), "most_exposed_at_s": float("nan")}
             reasons = {**empty, "change": ""} if self.exposed else {}
-            yield {**own, **values_of(overlap), **skew, **reasons}
+            yield {**about, **values_of(overlap), **skew, **reasons}
             nothing = dict.fromkeys(skew, float("nan")) | reasons
             unknown = dict.fromkeys(values_of(overlap), float("nan")) | nothing
-            for one in self.exposed[index] if self.exposed else ():
-                found = {"collective": one.name, "reason": one.reason}
-                time = {"exposed_communication_s": one.time, "exposed_collectives": one.rows}
-                change = {"most_exposed_at_s": one.at, "change": ADVICE[one.reason]}
-                yield {**own, **found, **unknown, **time, **change}
+            for exposure in self.exposed[index] if self.exposed else ():
+                diagnosis = {"collective": exposure.name, "reason": exposure.reason}
+                time = {
+                    "exposed_communication_s": exposure.time,
+                    "exposed_collectives": exposure.rows,
+                }
+                change = {"most_exposed_at_s": exposure.at, "change": ADVICE[exposure.reason]}
+                yield {**about, **diagnosis, **unknown, **time, **change}
             for step, part in overlap.by_step.items():
                 values = values_of(part) | {"host_s": part.host}
-                yield {**own, "step": step, **values, **nothing}
+                yield {**about, "step": step, **values, **nothing}
             for stream, part in overlap.by_stream.items():
-                yield {**own, "stream": stream, **values_of(part), **nothing}
+                yield {**about, "stream": stream, **values_of(part), **nothing}
 
-    def _skew_of(self, place: int) -> dict[str, float]:
+    def _skew_of(self, index: int) -> dict[str, float]:
         if self.skew is None:
             return {}
-        return {_record_name(name): getattr(self.skew, field)[place] for name, _, _, field in _SKEW}
+        return {_record_name(name): getattr(self.skew, field)[index] for name, _, _, field in _SKEW}
 
 
 def values_of(overlap: Overlap) -> dict[str, float]:
     """Return the figures of an overlap by their names in records."""
-    found = {_record_name(name): getattr(overlap, field) for name, _, _, field in QUANTITIES}
+    figures = {_record_name(name): getattr(overlap, field) for name, _, _, field in QUANTITIES}
     classes = {f"{kind}_s": time for kind, time in overlap.times.items() if kind != "communication"}
-    return {**found, **{k: v for k, v in classes.items() if k not in found}, "host_s": overlap.host}
+    return {
+        **figures,
+        **{k: v for k, v in classes.items() if k not in figures},
+        "host_s": overlap.host,
+    }
 
 
 def _record_name(name: str) -> str:
@@ -120,24 +127,26 @@ def analyse_files(
     patterns = patterns or load_patterns()
     faults: list[str] = []
     left: list[str] = []
-    found: list[tuple[Trace, Overlap]] = []
+    analysed: list[tuple[Trace, Overlap]] = []
     files, notes = listed(paths)
     for file in files:
         try:
             trace = replace(read_trace(file.path), file=file.name)
-            for one in split_devices(trace, patterns) if mode == "full" else (trace,):
-                overlap = analyse(one, mode, patterns=patterns, include_last_step=include_last_step)
-                found.append((one, overlap))
+            for device_trace in split_devices(trace, patterns) if mode == "full" else (trace,):
+                overlap = analyse(
+                    device_trace, mode, patterns=patterns, include_last_step=include_last_step
+                )
+                analysed.append((device_trace, overlap))
         except InputError as error:
             (faults if file.asked else left).extend(error.faults)
-    tell_all(faults or ([] if found else left))
+    tell_all(faults or ([] if analysed else left))
     notes += [f"left out: {fault}" for fault in left]
-    ranks = [trace.rank for trace, _ in found]
-    if len(found) > 1 and (None in ranks or len(set(ranks)) < len(ranks)):
+    ranks = [trace.rank for trace, _ in analysed]
+    if len(analysed) > 1 and (None in ranks or len(set(ranks)) < len(ranks)):
         notes.append("the traces don't say a rank of their own each: they are numbered in order")
     else:
-        found.sort(key=lambda each: each[0].rank or 0)
-    traces = tuple(trace for trace, _ in found)
+        analysed.sort(key=lambda each: each[0].rank or 0)
+    traces = tuple(trace for trace, _ in analysed)
     skew = None
     if mode == "full" and len(traces) > 1:
         skew = skew_of(traces, [patterns.classify(trace) for trace in traces])
@@ -145,7 +154,7 @@ def analyse_files(
     exposed: tuple[tuple[Exposure, ...], ...] = ()
     if mode == "full":
         exposed = tuple(exposures(trace, patterns) for trace in traces)
-    overlaps = tuple(own for _, own in found)
+    overlaps = tuple(analysis for _, analysis in analysed)
     return Ranks(traces, overlaps, skew, mode, patterns, tuple(notes), exposed)
 
 
@@ -214,8 +223,12 @@ def result_of(
     first = ranks.overlaps[0]
     labels: dict[str, tuple[str, str, Any]] = {
         "rank": ("rank", "1", np.array(ranks.numbers(), dtype=np.int32)),
-        "step": ("step of the training loop", "1", _all(one.by_step for one in ranks.overlaps)),
-        "stream": ("stream of the GPU", "1", _all(one.by_stream for one in ranks.overlaps)),
+        "step": (
+            "step of the training loop",
+            "1",
+            _all(overlap.by_step for overlap in ranks.overlaps),
+        ),
+        "stream": ("stream of the GPU", "1", _all(overlap.by_stream for overlap in ranks.overlaps)),
         "activity": ("what GPU work is", "", list(first.times)),
         "part": ("part of the end to end time", "", list(first.parts)),
         "reason": ("reason for which communication is exposed", "", list(ADVICE)),
@@ -234,10 +247,12 @@ def result_of(
         what = "what to change where communication is exposed for the reason"
         coordinates.append(_column("change", ("reason",), "", what, list(ADVICE.values())))
     both = zip(ranks.numbers(), ranks.exposed, strict=False)
-    found = [(number, one) for number, own in both for one in own]
-    if found:
-        sizes["diagnosis"] = len(found)
-        diagnoses = list(_diagnoses(found))
+    rows = [
+        (number, exposure) for number, exposures_of_rank in both for exposure in exposures_of_rank
+    ]
+    if rows:
+        sizes["diagnosis"] = len(rows)
+        diagnoses = list(_diagnoses(rows))
         coordinates += diagnoses[:3]
         columns += diagnoses[3:]
     attributes = _attributes(ranks, given or {}, command)
@@ -245,38 +260,43 @@ def result_of(
     return Result(layout, rows=tuple(ranks.records()))
 
 
-def _diagnoses(found: Sequence[tuple[int, Exposure]]) -> Iterator[Column]:
+def _diagnoses(pairs: Sequence[tuple[int, Exposure]]) -> Iterator[Column]:
     """Yield why each collective is exposed: whose it is and the reason, then what that costs."""
     of_name = "of the name of which some is exposed for the reason"
     for name, units, meaning, values in (
-        ("rank", "1", "rank of the exposed collective", [number for number, _ in found]),
-        ("collective", "", "exposed collective", [one.name for _, one in found]),
-        ("reason", "", "why it is exposed", [one.reason for _, one in found]),
+        ("rank", "1", "rank of the exposed collective", [number for number, _ in pairs]),
+        ("collective", "", "exposed collective", [exposure.name for _, exposure in pairs]),
+        ("reason", "", "why it is exposed", [exposure.reason for _, exposure in pairs]),
         (
             "time",
             "s",
             "exposed time of a collective for one reason",
-            [one.time for _, one in found],
+            [exposure.time for _, exposure in pairs],
         ),
-        ("collectives", "1", f"collectives {of_name}", [float(one.rows) for _, one in found]),
+        (
+            "collectives",
+            "1",
+            f"collectives {of_name}",
+            [float(exposure.rows) for _, exposure in pairs],
+        ),
         (
             "start",
             "s",
             "when that of which most is exposed begins, from the first GPU work",
-            [one.at for _, one in found],
+            [exposure.at for _, exposure in pairs],
         ),
     ):
         yield _column(f"diagnosis_{name}", ("diagnosis",), units, meaning, values)
 
 
-def cost_of(found: Sequence[Exposure], reason: str) -> float:
+def cost_of(waits: Sequence[Exposure], reason: str) -> float:
     """Return what communication is exposed for a reason, in seconds."""
-    return sum((one.time for one in found if one.reason == reason), 0.0)
+    return sum((exposure.time for exposure in waits if exposure.reason == reason), 0.0)
 
 
-def _all(found: Iterator[Mapping[int, Overlap]] | Any) -> NDArray[np.int32]:
+def _all(overlaps: Iterator[Mapping[int, Overlap]] | Any) -> NDArray[np.int32]:
     """Return all labels of steps or streams, in order."""
-    labels = sorted({label for each in found for label in each})
+    labels = sorted({label for each in overlaps for label in each})
     return np.array(labels, dtype=np.int64 if max(labels, default=0) >= 1 << 31 else np.int32)
 
 
@@ -285,13 +305,13 @@ def _columns(ranks: Ranks) -> Iterator[Column]:
     overlaps = ranks.overlaps
     yield from _spread("", ("rank",), list(overlaps), "")
     for name, words in (("step", ", of a step"), ("stream", ", of a stream")):
-        found = [getattr(overlap, f"by_{name}") for overlap in overlaps]
-        labels = _all(found).tolist()
+        tables = [getattr(overlap, f"by_{name}") for overlap in overlaps]
+        labels = _all(tables).tolist()
         if labels:
-            spread = [own.get(label) for own in found for label in labels]
+            spread = [table.get(label) for table in tables for label in labels]
             yield from _spread(f"{name}_", ("rank", name), spread, words, len(labels))
     if ranks.exposed:
-        by_reason = [[cost_of(own, reason) for reason in ADVICE] for own in ranks.exposed]
+        by_reason = [[cost_of(waits, reason) for reason in ADVICE] for waits in ranks.exposed]
         what = "exposed communication by the reason for it"
         yield _column("exposed_reason_time", ("rank", "reason"), "s", what, np.array(by_reason))
     if ranks.skew is not None:
@@ -301,18 +321,18 @@ def _columns(ranks: Ranks) -> Iterator[Column]:
 
 
 def _spread(
-    prefix: str, dims: tuple[str, ...], found: list[Overlap | None], words: str, count: int = 0
+    prefix: str, dims: tuple[str, ...], overlaps: list[Overlap | None], words: str, count: int = 0
 ) -> Iterator[Column]:
     """Yield the variables of some overlaps; what isn't there is NaN."""
     shape = (-1, count) if count else (-1,)
 
     def values(field: str, kind: str = "") -> Floats:
-        found_of = [getattr(each, field, np.nan) for each in found]
+        found_of = [getattr(each, field, np.nan) for each in overlaps]
         return np.array(
             [of[kind] if kind and isinstance(of, Mapping) else of for of in found_of], np.float64
         ).reshape(shape)
 
-    first = next(each for each in found if each is not None)
+    first = next(each for each in overlaps if each is not None)
     for name, units, meaning, field in QUANTITIES:
         if first.mode == "full" or name != "gemm_overlap_time":
             yield _column(prefix + name, dims, units, meaning + words, values(field))

@@ -162,13 +162,13 @@ class EventFile:
                 continue
             self._every = bool(self.tool().form) if cut is None else self._every
             cut = cut or _place_to_cut(buffer)
-            place = buffer.rfind(cut.text) if cut else -1
-            chunk = bytes(buffer[:place]) if cut and place >= 0 else b""
-            found = _telling(chunk, cut, every=self._every) if cut and place >= 0 else None
-            if cut and found is not None:
-                del buffer[: place + cut.brace]
+            offset = buffer.rfind(cut.text) if cut else -1
+            chunk = bytes(buffer[:offset]) if cut and offset >= 0 else b""
+            events = _telling(chunk, cut, every=self._every) if cut and offset >= 0 else None
+            if cut and events is not None:
+                del buffer[: offset + cut.brace]
                 wanted = _PART
-                yield found
+                yield events
             elif len(buffer) > _MOST:
                 self._not_json(buffer)
             else:
@@ -186,10 +186,10 @@ class EventFile:
             if buffer.startswith(b"["):
                 self._bare = True
                 return buffer[1:]
-            found = _ARRAY.search(buffer, max(0, searched - 64))
-            if found:
-                self._take_members(bytes(buffer[: found.start()]).rstrip(_SPACE + b",") + b"}")
-                return buffer[found.end() :]
+            match = _ARRAY.search(buffer, max(0, searched - 64))
+            if match:
+                self._take_members(bytes(buffer[: match.start()]).rstrip(_SPACE + b",") + b"}")
+                return buffer[match.end() :]
             searched = len(buffer)
             if searched > _MOST:
                 self._refuse(f"has no traceEvents in its first {readable_size(searched)}")
@@ -220,7 +220,7 @@ class EventFile:
         """Parse what lies before the end of the file: the last events, and what follows them."""
         text = "[" + _text(bytes(buffer))
         try:
-            found, end = json.JSONDecoder(strict=False).raw_decode(text)
+            events, end = json.JSONDecoder(strict=False).raw_decode(text)
             rest = text[end:].strip()
             if rest and not self._bare:
                 self.members |= json.loads("{" + rest.lstrip(", \t\r\n"), strict=False)
@@ -230,7 +230,7 @@ class EventFile:
             self._not_json(buffer)
         if not (self._bare or rest):
             self._refuse_cut_off()
-        return [event for event in found if isinstance(event, dict)]
+        return [event for event in events if isinstance(event, dict)]
 
     def _not_json(self, buffer: bytearray) -> NoReturn:
         """Say where a file stops being JSON."""
@@ -283,12 +283,12 @@ def _telling(chunk: bytes, cut: _Cut, *, every: bool) -> list[Event] | None:
     for mark in _TELLING:
         if mark not in outside:
             continue
-        place = chunk.find(mark)
-        while place >= 0:
-            before, end = chunk.rfind(cut.text, 0, place), chunk.find(cut.text, place)
+        offset = chunk.find(mark)
+        while offset >= 0:
+            before, end = chunk.rfind(cut.text, 0, offset), chunk.find(cut.text, offset)
             end = len(chunk) if end < 0 else end
             ends[0 if before < 0 else before + cut.brace] = end
-            place = chunk.find(mark, end)
+            offset = chunk.find(mark, end)
         starts = sorted(ends)
         gaps = zip([0, *(ends[start] for start in starts)], [*starts, None], strict=True)
         outside = b"".join([chunk[after:start] for after, start in gaps])
@@ -302,10 +302,10 @@ def _telling(chunk: bytes, cut: _Cut, *, every: bool) -> list[Event] | None:
 def _parsed(events: bytes) -> list[Event] | None:
     """Parse events, the last one's brace missing; None where that isn't JSON."""
     try:
-        found = json.loads(f"[{_text(events)}}}]", strict=False)
+        values = json.loads(f"[{_text(events)}}}]", strict=False)
     except (ValueError, RecursionError):
         return None
-    return [event for event in found if isinstance(event, dict)]
+    return [event for event in values if isinstance(event, dict)]
 
 
 def _text(data: bytes) -> str:
@@ -389,9 +389,9 @@ class Launches(_Columns):
             return np.full(len(correlation), -1, dtype=np.intp)
         order = np.argsort(self.correlation, kind="stable")
         known = self.correlation[order]
-        place = np.minimum(np.searchsorted(known, correlation), len(known) - 1)
-        found = (known[place] == correlation) & (correlation >= 0)
-        return np.where(found, order[place], -1)
+        index = np.minimum(np.searchsorted(known, correlation), len(known) - 1)
+        known_rows = (known[index] == correlation) & (correlation >= 0)
+        return np.where(known_rows, order[index], -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,17 +443,17 @@ class Trace:
     def device(self) -> str:
         """The GPU's name; empty if the file doesn't say."""
         used = self.rows.device[:1].tolist()
-        found = self.properties.get(used[0] if used else 0) or {}
-        found = found or next(iter(self.properties.values()), {})
-        return str(found.get("name", ""))
+        properties = self.properties.get(used[0] if used else 0) or {}
+        properties = properties or next(iter(self.properties.values()), {})
+        return str(properties.get("name", ""))
 
     def step_numbers(self) -> Ints:
         """Return each span's number of a ProfilerStep; -1 for another span."""
         numbers = np.full(len(self.names), -1, dtype=np.int64)
-        for place in np.unique(self.spans.name).tolist():
-            found = _STEP.match(self.names[place])
-            if found and len(found[1]) < 18:
-                numbers[place] = int(found[1])
+        for name in np.unique(self.spans.name).tolist():
+            match = _STEP.match(self.names[name])
+            if match and len(match[1]) < 18:
+                numbers[name] = int(match[1])
         return numbers[self.spans.name]
 
 
@@ -490,8 +490,8 @@ class _Table(dict[Any, int]):
     """Things that occur often, each once with a number; columns hold the numbers."""
 
     def __missing__(self, thing: Any) -> int:
-        place = self[thing] = len(self)
-        return place
+        index = self[thing] = len(self)
+        return index
 
 
 class _Kinds(dict[Any, str]):
@@ -580,9 +580,9 @@ class _Taken:
             [self.names[event["name"]] for event in rows],
             [self.categories[event["cat"]] for event in rows],
             [self._collective(arg) if "Collective name" in arg else -1 for arg in args],
-            [own["device"] if "device" in own else event.get("pid", -1) for event, own in both],
-            [own["stream"] if "stream" in own else event.get("tid", -1) for event, own in both],
-            [own.get("correlation", -1) for own in args],
+            [arg["device"] if "device" in arg else event.get("pid", -1) for event, arg in both],
+            [arg["stream"] if "stream" in arg else event.get("tid", -1) for event, arg in both],
+            [arg.get("correlation", -1) for arg in args],
         )
 
     def _made_launches(self, launches: Sequence[AnyEvent]) -> list[NDArray[Any]]:

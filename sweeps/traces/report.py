@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from sweeps.bands import percent
-from sweeps.result import aligned
 from sweeps.spec.units import format_quantity
 from sweeps.traces.overlap import ADVICE, Exposure, Overlap, kernels_of, plain_name, purposes_of
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns
 from sweeps.traces.ranks import Ranks, cost_of
 from sweeps.traces.reader import Trace
+from sweeps.wrapping import aligned
 
 _MOST = 12  # rows of a table of steps, streams or names
 _LONGEST = 3  # collectives told of each reason
@@ -78,17 +78,17 @@ def part_lines(ranks: Ranks) -> Iterator[str]:
 
 def reason_lines(ranks: Ranks) -> Iterator[str]:
     """Yield why communication is exposed in each trace, with the longest collectives."""
-    for trace, overlap, found in zip(ranks.traces, ranks.overlaps, ranks.exposed, strict=False):
-        if found and overlap.exposed:
+    for trace, overlap, exposures in zip(ranks.traces, ranks.overlaps, ranks.exposed, strict=False):
+        if exposures and overlap.exposed:
             yield trace.file
-            yield from _reasons(found)
+            yield from _reasons(exposures)
 
 
 def _worst(ranks: Ranks) -> str:
     """Say on which rank most communication shows."""
-    place = max(range(len(ranks.overlaps)), key=lambda k: ranks.overlaps[k].exposed)
-    worst = ranks.overlaps[place]
-    rank = f"rank {ranks.numbers()[place]} of {len(ranks.traces)} traces"
+    index = max(range(len(ranks.overlaps)), key=lambda k: ranks.overlaps[k].exposed)
+    worst = ranks.overlaps[index]
+    rank = f"rank {ranks.numbers()[index]} of {len(ranks.traces)} traces"
     return (
         f"Most exposed communication: {rank}, {_time(worst.exposed)} of {_time(worst.end_to_end)}"
     )
@@ -139,8 +139,8 @@ def _figures(overlap: Overlap) -> Iterator[str]:
     yield line("communication", overlap.communication)
     if overlap.communication:
         shares = [f"{percent(overlap.of_communication)} of communication"]
-        one = "compute" if overlap.computation < overlap.communication else "communication"
-        shares.append(f"{percent(overlap.of_smaller)} of the shorter ({one})")
+        shorter = "compute" if overlap.computation < overlap.communication else "communication"
+        shares.append(f"{percent(overlap.of_smaller)} of the shorter ({shorter})")
         if not math.isnan(overlap.gemm_overlapped):
             shares.append(f"with GEMMs {_time(overlap.gemm_overlapped)}")
         hidden = "  overlapped".ljust(_WIDTH)
@@ -168,12 +168,14 @@ def _row(overlap: Overlap) -> list[str]:
 def _mostly(trace: Trace, patterns: Patterns) -> dict[int, str]:
     """Return for each stream the name that takes most of its time."""
     rows = trace.rows.only(patterns.classify(trace) != EXCLUDED)
-    found = {}
+    names = {}
     for stream in np.unique(rows.stream).tolist():
-        own = rows.only(rows.stream == stream)
-        name = trace.names[int(np.bincount(own.name, weights=own.duration).argmax())]
-        found[stream] = _cut(plain_name(name), _SHORT)
-    return found
+        stream_rows = rows.only(rows.stream == stream)
+        name = trace.names[
+            int(np.bincount(stream_rows.name, weights=stream_rows.duration).argmax())
+        ]
+        names[stream] = _cut(plain_name(name), _SHORT)
+    return names
 
 
 def _parts(
@@ -192,21 +194,22 @@ def _parts(
         yield f"  ... and {len(parts) - _MOST:,} more: --csv, --json or --output give them all"
 
 
-def _reasons(found: Sequence[Exposure], longest: int | None = None) -> Iterator[str]:
+def _reasons(exposures: Sequence[Exposure], longest: int | None = None) -> Iterator[str]:
     """Yield why communication is exposed: by reason, what to change, and the longest of each."""
-    whole = sum(one.time for one in found)
+    whole = sum(exposure.time for exposure in exposures)
     yield "Exposed because"
     for reason, advice in ADVICE.items():
-        own = [one for one in found if one.reason == reason]
-        time = cost_of(found, reason)
+        alike = [exposure for exposure in exposures if exposure.reason == reason]
+        time = cost_of(exposures, reason)
         if time:
             yield f"  {_time(time).rjust(9)}  {percent(time / whole).rjust(8)}  {reason}: {advice}"
-        for one in own[: _LONGEST if longest is None else longest]:
-            name = _cut(one.name, _NAME)
-            most = "the most" if one.rows > 1 else "which begins"
+        for longest_exposure in alike[: _LONGEST if longest is None else longest]:
+            name = _cut(longest_exposure.name, _NAME)
+            most = "the most" if longest_exposure.rows > 1 else "which begins"
+            rows = f"{longest_exposure.rows:,}".rjust(7)
             yield (
-                f"    {_time(one.time).rjust(9)}  {f'{one.rows:,}'.rjust(7)} x {name},"
-                f" {most} at {_time(one.at)}"
+                f"    {_time(longest_exposure.time).rjust(9)}  {rows} x {name},"
+                f" {most} at {_time(longest_exposure.at)}"
             )
 
 
@@ -217,11 +220,11 @@ def _together(ranks: Ranks) -> Iterator[str]:
     skew = ranks.skew
     waits = skew is not None and any(skew.matched)
     rows = [["rank", *_HEADINGS, *(["matched", "peers waited"] if waits else [])]]
-    for place, (number, overlap) in enumerate(zip(ranks.numbers(), ranks.overlaps, strict=True)):
+    for index, (number, overlap) in enumerate(zip(ranks.numbers(), ranks.overlaps, strict=True)):
         row = [str(number), *_row(overlap)]
         if waits and skew is not None:
-            parts = f"{skew.matched[place]} of {skew.matched[place] + skew.unmatched[place]}"
-            row += [parts, _time(skew.waiting[place])]
+            parts = f"{skew.matched[index]} of {skew.matched[index] + skew.unmatched[index]}"
+            row += [parts, _time(skew.waiting[index])]
         rows.append(row)
     yield ""
     yield from aligned(rows, left=0)
@@ -233,17 +236,19 @@ def kernel_lines(ranks: Ranks) -> Iterator[str]:
         kernels = kernels_of(trace, ranks.patterns)
         yield f"{trace.file}: names by class (sum of durations)"
         for kind in (*CLASSES, "excluded"):
-            own = [kernel for kernel in kernels if kernel.kind == kind]
-            if own:
-                total = sum(kernel.time for kernel in own)
-                parts = [f"{name} {_time(time)}" for name, time in purposes_of(own).items()]
+            kernels_of_kind = [kernel for kernel in kernels if kernel.kind == kind]
+            if kernels_of_kind:
+                total = sum(kernel.time for kernel in kernels_of_kind)
+                parts = [
+                    f"{name} {_time(time)}" for name, time in purposes_of(kernels_of_kind).items()
+                ]
                 more = f" ({', '.join(parts)})" if parts else ""
-                yield f"  {kind}: {len(own):,} names, {_time(total)}{more}"
-            for kernel in own[:_MOST]:
+                yield f"  {kind}: {len(kernels_of_kind):,} names, {_time(total)}{more}"
+            for kernel in kernels_of_kind[:_MOST]:
                 name = _cut(kernel.name, _NAME)
                 yield f"    {_time(kernel.time).rjust(9)}  {f'{kernel.rows:,}'.rjust(7)}  {name}"
-            if len(own) > _MOST:
-                yield f"    ... and {len(own) - _MOST:,} more"
+            if len(kernels_of_kind) > _MOST:
+                yield f"    ... and {len(kernels_of_kind) - _MOST:,} more"
         yield ""
 
 

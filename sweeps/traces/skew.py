@@ -59,23 +59,23 @@ def skew_of(traces: Sequence[Trace], codes: Sequence[NDArray[np.int8]]) -> Skew:
     same place among these; and that ran at one time, for none of these operations ends before its
     last rank has begun. So nothing is matched whose clocks differ by more than it lasts.
     """
-    found = [_operations(trace, code) for trace, code in zip(traces, codes, strict=True)]
+    operations = [_operations(trace, code) for trace, code in zip(traces, codes, strict=True)]
     bounds = [trace.rows.bounds() for trace in traces]
     matched = [0] * len(traces)
     duration, transfer = [0] * len(traces), [0] * len(traces)
-    for key in dict.fromkeys(key for own in found for key in own):
-        ranks = [rank for rank, own in enumerate(found) if key in own]
-        if len(ranks) < 2 or len({len(found[rank][key]) for rank in ranks}) > 1:
+    for key in dict.fromkeys(key for table in operations for key in table):
+        ranks = [rank for rank, table in enumerate(operations) if key in table]
+        if len(ranks) < 2 or len({len(operations[rank][key]) for rank in ranks}) > 1:
             continue
-        starts = np.array([bounds[rank][0][found[rank][key]] for rank in ranks])
-        ends = np.array([bounds[rank][1][found[rank][key]] for rank in ranks])
+        starts = np.array([bounds[rank][0][operations[rank][key]] for rank in ranks])
+        ends = np.array([bounds[rank][1][operations[rank][key]] for rank in ranks])
         together = starts.max(axis=0) < ends.min(axis=0)
         lengths = (ends - starts)[:, together]
         for rank, length in zip(ranks, lengths, strict=True):
             matched[rank] += length.size
             duration[rank] += int(length.sum())
             transfer[rank] += int(lengths.min(axis=0).sum())
-    counts = [int(np.count_nonzero(own == _COMMUNICATION)) for own in codes]
+    counts = [int(np.count_nonzero(codes_of_rank == _COMMUNICATION)) for codes_of_rank in codes]
     return Skew(
         tuple(matched),
         tuple(each / _SECOND for each in duration),
@@ -87,38 +87,38 @@ def skew_of(traces: Sequence[Trace], codes: Sequence[NDArray[np.int8]]) -> Skew:
 def _operations(trace: Trace, codes: NDArray[np.int8]) -> Mapping[Key, Ints]:
     """Return the places of a trace's collective operations by what they have in common."""
     rows = trace.rows
-    places = np.flatnonzero(codes == _COMMUNICATION)
-    places = places[np.argsort(nanoseconds(rows.start[places]), kind="stable")]
+    communication = np.flatnonzero(codes == _COMMUNICATION)
+    communication = communication[np.argsort(nanoseconds(rows.start[communication]), kind="stable")]
     steps = steps_of(trace)
-    annotations = _annotations(trace, places)
-    found: dict[Key, list[int]] = {}
-    for place, annotation in zip(places.tolist(), annotations, strict=True):
-        known = rows.collective[place]
+    annotations = _annotations(trace, communication)
+    operations: dict[Key, list[int]] = {}
+    for row, annotation in zip(communication.tolist(), annotations, strict=True):
+        known = rows.collective[row]
         said = trace.collectives[known] if known >= 0 else None
-        name = said.name if said else annotation or trace.names[rows.name[place]]
+        name = said.name if said else annotation or trace.names[rows.name[row]]
         kind = next((kind for kind, pattern in _KINDS if pattern.search(name)), None)
-        at = int(steps.places[place])
+        at = int(steps.places[row])
         if kind is not None and (at >= 0 or not len(steps)):
             step = int(steps.numbers[at]) if len(steps) else -1
-            found.setdefault((kind, said.group if said else "", step), []).append(place)
-    return {key: np.array(own, dtype=np.int64) for key, own in found.items()}
+            operations.setdefault((kind, said.group if said else "", step), []).append(row)
+    return {key: np.array(members, dtype=np.int64) for key, members in operations.items()}
 
 
-def _annotations(trace: Trace, places: Ints) -> list[str]:
+def _annotations(trace: Trace, row_numbers: Ints) -> list[str]:
     """Return what the host called an operation (``nccl:all_to_all``) where it launched it."""
     spans = trace.spans.only(trace.step_numbers() < 0)
-    launch = trace.launches.of(trace.rows.correlation[places])
+    launch = trace.launches.of(trace.rows.correlation[row_numbers])
     if not len(spans) or not len(trace.launches):
-        return [""] * len(places)
+        return [""] * len(row_numbers)
     called = np.where(launch >= 0, trace.launches.thread[launch], -1)
     times = nanoseconds(trace.launches.start)[launch]
-    found = np.full(len(places), -1, dtype=np.int64)
+    names_found = np.full(len(row_numbers), -1, dtype=np.int64)
     for thread in np.unique(spans.thread).tolist():
-        own = spans.only(spans.thread == thread)
-        starts = nanoseconds(own.start)
+        marks = spans.only(spans.thread == thread)
+        starts = nanoseconds(marks.start)
         order = np.argsort(starts, kind="stable")
-        ends = (starts + nanoseconds(own.duration))[order]
+        ends = (starts + nanoseconds(marks.duration))[order]
         last = np.searchsorted(starts[order], times, side="right") - 1
         inside = (called == thread) & (last >= 0) & (times <= ends[last])
-        found = np.where(inside, own.name[order][last], found)
-    return [trace.names[place] if place >= 0 else "" for place in found.tolist()]
+        names_found = np.where(inside, marks.name[order][last], names_found)
+    return [trace.names[number] if number >= 0 else "" for number in names_found.tolist()]

@@ -116,9 +116,9 @@ def _write(files: Mapping[Path, Iterable[bytes]], *, overwrite: bool) -> None:
             with system_calls(path):
                 publish(fresh[path], target, overwrite=overwrite)
     finally:
-        for one in fresh.values():
+        for fresh_path in fresh.values():
             with contextlib.suppress(OSError):
-                one.unlink()
+                fresh_path.unlink()
 
 
 # MLCommons Chakra's execution traces, which ASTRA-sim and others replay on a network of theirs: a
@@ -153,8 +153,8 @@ def _field(number: int, value: int | bytes | str) -> bytes:
 
 @cache
 def _attribute(name: str, kind: int, value: int | str) -> bytes:
-    own = _field(kind, value) or _varint(kind << 3) + b"\0"
-    return _field(10, _field(1, name) + own)
+    body = _field(kind, value) or _varint(kind << 3) + b"\0"
+    return _field(10, _field(1, name) + body)
 
 
 def _message(data: bytes) -> bytes:
@@ -211,9 +211,9 @@ class _Whole:
 
     def take(self, part: float) -> int:
         self.due += part
-        found = max(round(self.due) - self.given, 0)
-        self.given += found
-        return found
+        number = max(round(self.due) - self.given, 0)
+        self.given += number
+        return number
 
 
 class _Stage:
@@ -225,7 +225,9 @@ class _Stage:
         self.spans = course.stages[stage_row(stage)]
         self.wholes: dict[Any, _Whole] = {}
         self.pp, self.virtual = (int(evaluation[n]) for n in ("pp", "virtual_pipeline_size"))
-        self.tags = [{one.taker: at for at, one in enumerate(send)} for send in course.sends]
+        self.tags = [
+            {message.taker: at for at, message in enumerate(send)} for send in course.sends
+        ]
         self.gradients: list[int] = []  # The last of them that is under way
         done: list[int] = []
         for ran in course.runs[stage]:
@@ -249,13 +251,13 @@ class _Stage:
         computing = [s for s in parts if s.kind in step.COMPUTING_KINDS and s.name in LAYERS]
         time, pieces = sum(span.duration for span in computing), len(exposed) + 1
         at, last = ran.start, ready
-        for place in range(pieces):
+        for piece in range(pieces):
             until = at + time / pieces
             if round(SCALE * until) > round(SCALE * at):
                 last = [graph.add(f"{name} computing", COMPUTE, (at, until), last)]
             at = until
-            if place < len(exposed):
-                at, last = self._sent(exposed[place], at, last, name)
+            if piece < len(exposed):
+                at, last = self._sent(exposed[piece], at, last, name)
         for span in parts:
             if span not in computing and span.name not in step.LAYER and span.name != VOCABULARY:
                 ends_of = (at, at + span.duration)
@@ -263,12 +265,12 @@ class _Stage:
                 at += span.duration
         done = [*last, *(number for numbers in ends for number in numbers)]
         self._gradients(ran, [s for s in inside if s.row == step.DATA], ready, done)
-        for one in self.course.sends[self.stage]:
-            if one.task in ran.slot:
-                tag = self.tags[self.stage][one.taker]
-                peer = Peer("to", one.target - self.stage)
+        for message in self.course.sends[self.stage]:
+            if message.task in ran.slot:
+                tag = self.tags[self.stage][message.taker]
+                peer = Peer("to", message.target - self.stage)
                 size = round(self._value("pp_message_bytes"))
-                ends_of = (one.start, one.end)
+                ends_of = (message.start, message.end)
                 graph.add(f"{name} sent", SEND, ends_of, done, _size(size, tag), peer)
         return done
 
@@ -290,9 +292,9 @@ class _Stage:
         hidden: list[Messages] = []
         exposed: list[Messages] = []
         for row, counts in self.course.messages(ran.slot).items():
-            own = [span for span in inside if row in (span.row, span.name)]
-            whole = sum(span.duration for span in own)
-            behind = sum(span.duration for span in own if span.kind == HIDDEN)
+            spans = [span for span in inside if row in (span.row, span.name)]
+            whole = sum(span.duration for span in spans)
+            behind = sum(span.duration for span in spans if span.kind == HIDDEN)
             times = {name: self._value(f"{name}_time") for name in counts}
             alone = sum(counts[name] * times[name] for name in counts)
             for name, count in counts.items():
@@ -310,22 +312,22 @@ class _Stage:
         """Add messages, each dimension's one after another; yield the last of each."""
         for dimension in dict.fromkeys(message.operation.dimension for message in messages):
             last, start = after, at
-            own = [one for one in messages if one.operation.dimension == dimension]
-            for one in _in_turns(own):
-                start, last = self._sent(one, start, last, name)
+            sends = [message for message in messages if message.operation.dimension == dimension]
+            for each_message in _in_turns(sends):
+                start, last = self._sent(each_message, start, last, name)
             if last is not after:
                 yield last
 
     def _sent(
-        self, one: Messages, at: float, after: list[int], name: str
+        self, messages: Messages, at: float, after: list[int], name: str
     ) -> tuple[float, list[int]]:
         """Add messages one after another; return when the last is done, and its nodes."""
         last = after
-        operation = one.operation
+        operation = messages.operation
         message = self._value(operation.message)
         words = f"{name} {operation.name}".strip()
-        for _ in range(one.number):
-            ends = (at, at + one.time)
+        for _ in range(messages.number):
+            ends = (at, at + messages.time)
             if operation.collective == "p2p":
                 tag = len(self.graph.bodies) + 1
                 both = (SEND, "next"), (RECEIVE, "previous")
@@ -353,9 +355,9 @@ class _Stage:
         """Add data-parallel communication beside a pass; weights have to be there at its end."""
         for span in spans:
             if span.kind == HIDDEN:
-                found = self._data(span)
+                messages = self._data(span)
                 before = ready if span.name == "weights" else [*self.gradients, *ready]
-                for last in self._chain(found, span.start, before, "beside"):
+                for last in self._chain(messages, span.start, before, "beside"):
                     if span.name == "weights":
                         done += last
                     else:
@@ -364,16 +366,20 @@ class _Stage:
     def _data(self, span: Span) -> list[Messages]:
         """Return the messages of a span of data-parallel communication: its share of the step's."""
         kind = _data_kind(span.name)
-        spans = [one for one in self.spans if _is_data(one) and _data_kind(one.name) == kind]
-        whole = sum(one.duration for one in spans)
-        found = []
+        spans = [
+            each_span
+            for each_span in self.spans
+            if _is_data(each_span) and _data_kind(each_span.name) == kind
+        ]
+        whole = sum(each_span.duration for each_span in spans)
+        messages = []
         for operation in of_dimension("dp"):
-            own = "weights" if operation.collective == GATHER else "gradients"
-            if kind in ("all", own):
+            role = "weights" if operation.collective == GATHER else "gradients"
+            if kind in ("all", role):
                 part = self._count(operation) * span.duration / whole
                 number = self._whole((kind, operation.name), part)
-                found.append(Messages(operation, number, self._value(f"{operation.name}_time")))
-        return found
+                messages.append(Messages(operation, number, self._value(f"{operation.name}_time")))
+        return messages
 
     def _count(self, operation: Operation) -> float:
         return sum(map(self._value, operation.counts))
@@ -385,8 +391,8 @@ class _Stage:
         for span in self.spans:
             if span.row == step.PASSES and span.name == step.TIED:
                 number = round(self._count(tied))
-                one = Messages(tied, number, span.duration / number)
-                _, last = self._sent(one, span.start, last, "")
+                message = Messages(tied, number, span.duration / number)
+                _, last = self._sent(message, span.start, last, "")
             elif span.row == step.PASSES and span.kind == EXPOSED:
                 *_, last = [last, *self._chain(self._data(span), span.start, last, "")]
             elif span.row == step.PASSES and span.kind in (OPTIMIZER, UNEXPLAINED):
@@ -399,18 +405,18 @@ LAYERS = (step.AGAIN, step.COMPUTING)
 
 def _size(nbytes: int, tag: int | None = None) -> bytes:
     """Return what a rank puts into a message, as Chakra counts it: of a gather its own part."""
-    found = _attribute("comm_size", INT64, nbytes)
-    return found if tag is None else found + _attribute("comm_tag", INT32, tag)
+    attribute = _attribute("comm_size", INT64, nbytes)
+    return attribute if tag is None else attribute + _attribute("comm_tag", INT32, tag)
 
 
 def _in_turns(messages: Sequence[Messages]) -> list[Messages]:
     """Return messages one by one, those of several operations in turns."""
-    places = [
+    turns = [
         ((at + 0.5) / message.number, order, message._replace(number=1))
         for order, message in enumerate(messages)
         for at in range(message.number)
     ]
-    return [one for *_, one in sorted(places, key=lambda each: each[:2])]
+    return [group for *_, group in sorted(turns, key=lambda each: each[:2])]
 
 
 def _is_data(span: Span) -> bool:
@@ -439,8 +445,8 @@ def group_of(evaluation: Evaluation, group: str) -> tuple[int, int]:
         return round(float(evaluation["ring_ranks"])), round(apart)
     kind = "cp" if group in ("cp_ring", "next", "previous") else group
     labels = {**evaluation.labels, "group": kind}
-    own = Evaluation(evaluation.given, labels)
-    return round(float(own["group_size"])), round(float(own["group_stride"]))
+    evaluated = Evaluation(evaluation.given, labels)
+    return round(float(evaluated["group_size"])), round(float(evaluated["group_stride"]))
 
 
 class _Ranks:
@@ -463,7 +469,7 @@ class _Ranks:
             self.known[group] = group_of(self.evaluation, group)
         size, stride = self.known[group]
         first = rank - rank // stride % size * stride
-        return tuple(first + place * stride for place in range(size))
+        return tuple(first + index * stride for index in range(size))
 
     def attributes(self, rank: int, peer: Peer) -> bytes:
         """Return what of a node is of one rank."""
@@ -473,14 +479,14 @@ class _Ranks:
             other = rank + peer.by * self.block
         elif peer.group in ("next", "previous"):
             ring = self.members(rank, peer.group)
-            place = ring.index(rank) + (1 if peer.group == "next" else -1)
-            other = ring[place % len(ring)]
+            position = ring.index(rank) + (1 if peer.group == "next" else -1)
+            other = ring[position % len(ring)]
         else:
             number = self.groups.setdefault(self.members(rank, peer.group), len(self.groups) + 1)
             return _attribute("pg_name", TEXT, str(number))
         ends = (rank, other) if peer.group in ("to", "next") else (other, rank)
         both = zip(("comm_src", "comm_dst"), ends, strict=True)
-        return b"".join(_attribute(name, INT32, one) for name, one in both)
+        return b"".join(_attribute(name, INT32, value) for name, value in both)
 
 
 def chakra_traces(
@@ -504,13 +510,13 @@ def chakra_traces(
     def traces() -> Iterator[list[bytes]]:
         for rank in range(ranks.block * ranks.pp):
             known: dict[Peer, bytes] = {}
-            found = [_message(about)]
+            parts = [_message(about)]
             for body, peer in stages[rank // ranks.block].bodies:
                 if peer not in known:
                     known[peer] = ranks.attributes(rank, peer)
-                found.append(_message(body + known[peer]))
-            yield found
-        groups.update({number: own for own, number in ranks.groups.items()})
+                parts.append(_message(body + known[peer]))
+            yield parts
+        groups.update({number: group for group, number in ranks.groups.items()})
 
     return traces(), groups
 

@@ -83,13 +83,13 @@ class _Layers:
 
     def best(self, layer: str, methods: Sequence[str]) -> CaseTimes | None:
         """Return a layer's best case of some methods."""
-        found = [r for r in self.cases.get(layer, ()) if r.case.method in methods]
-        if not found:
+        results = [r for r in self.cases.get(layer, ()) if r.case.method in methods]
+        if not results:
             return None
         if self.objective == "ratio":
-            most = max(float(r.own.ratio) for r in found)
-            found = [r for r in found if float(r.own.ratio) >= most * (1.0 - TOLERANCE)]
-        by_case = {r.case: r for r in found}
+            most = max(float(r.own.ratio) for r in results)
+            results = [r for r in results if float(r.own.ratio) >= most * (1.0 - TOLERANCE)]
+        by_case = {r.case: r for r in results}
         return by_case[best_of({case: r.e2e for case, r in by_case.items()}, ALIKE)]
 
 
@@ -175,7 +175,9 @@ def _switch(
         return False
     gains = {layer: known.gain(result) for layer, result in picked.items()}
     # By ratio every overlap is as good; of layers without baseline nothing says what it saves.
-    unknown = [layer for layer, one in picked.items() if one.case.operator not in known.baselines]
+    unknown = [
+        layer for layer, result in picked.items() if result.case.operator not in known.baselines
+    ]
     on = sum(gains.values()) > 0.0 or (known.objective == "ratio" and len(unknown) < len(gains))
     for layer, gain in gains.items():
         if layer in unknown:
@@ -211,11 +213,11 @@ def _backward(known: _Layers, reasons: dict[str, str]) -> tuple[dict[str, CaseTi
     return bulk, False
 
 
-def _better(known: _Layers, one: Mapping[str, CaseTimes], other: Mapping[str, CaseTimes]) -> bool:
+def _better(known: _Layers, first: Mapping[str, CaseTimes], other: Mapping[str, CaseTimes]) -> bool:
     if known.objective == "ratio":
-        passes = [_ratio(known, chosen) for chosen in (one, other)]
+        passes = [_ratio(known, chosen) for chosen in (first, other)]
         return passes[0] > passes[1] * (1.0 + TOLERANCE)
-    gains = [sum(known.gain(result) for result in chosen.values()) for chosen in (one, other)]
+    gains = [sum(known.gain(result) for result in chosen.values()) for chosen in (first, other)]
     return gains[0] > max(gains[1], 0.0) * (1.0 + TOLERANCE)
 
 
@@ -235,8 +237,8 @@ def _together(
     for phase in PHASES:
         result = chosen.get(f"{operator}_{phase}")
         if result is not None:
-            for k, own in enumerate(result.passes):
-                total[k] = total[k] + own - base[k]
+            for k, times in enumerate(result.passes):
+                total[k] = total[k] + times - base[k]
     if known.baselines[operator].source == "traces":
         # Gains that were measured one by one add up to no more than there was to hide.
         total = [replace(t, overlap=min(t.overlap, t.gemm, t.comm)) for t in total]
@@ -306,19 +308,19 @@ class Recommendation:
 
 def _how(case: LayerOverlap) -> str:
     ring = case.method == "ring_exchange"
-    own = f"aggregate {case.aggregate}" if ring else f"num_sm {case.num_sm}"
-    return f"{case.method} ({own})"
+    setting = f"aggregate {case.aggregate}" if ring else f"num_sm {case.num_sm}"
+    return f"{case.method} ({setting})"
 
 
 def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendation]:
     """Say what was chosen, layer by layer."""
-    found = []
+    sentences = []
     for choice in choices:
         for layer, result in choice.layers.items():
             base = choice.baselines.get(result.case.operator)
             ratio = float(result.own.ratio) if base is None else choice.ratio(layer)
             if base is None:
-                found.append(
+                sentences.append(
                     Recommendation(result.case, ratio, math.nan, math.nan, False, NO_BASELINE)
                 )
                 continue
@@ -329,7 +331,7 @@ def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendatio
             if saved <= 0.0:
                 reasons.append("slower than without overlap")
             other = choice.others.get(layer)
-            found.append(
+            sentences.append(
                 Recommendation(
                     result.case,
                     ratio,
@@ -341,7 +343,7 @@ def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendatio
                     math.nan if other is None else base.e2e - other.e2e,
                 )
             )
-    return found
+    return sentences
 
 
 # Which tensor-parallel size pays: the time on n ranks by an n-th of the time on one.
@@ -364,13 +366,13 @@ class OperatorScaling:
         """What was found, in one line."""
         if self.optimal is None:
             return "the time on one rank isn't known"
-        found = "; ".join(
+        reasons = "; ".join(
             f"TP={size}: {'EFFICIENT' if good else 'NOT efficient'}"
             for size, good in self.efficient.items()
             if size > 1
         )
         base = f"Baseline: TP=1 (no TP) @ {self.times[1] * 1e6:.1f}us."
-        return f"{base} {found}".strip()
+        return f"{base} {reasons}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,10 +385,10 @@ class Scaling:
     @property
     def optimal(self) -> int | None:
         """The largest size that is efficient for all layers; None where nothing is known."""
-        found = [
+        sizes = [
             operator.optimal for operator in self.operators.values() if operator.optimal is not None
         ]
-        return min(found, default=None)
+        return min(sizes, default=None)
 
     def record(self) -> dict[str, Any]:
         """Return it as the report has it: sizes are texts there."""
@@ -395,13 +397,13 @@ class Scaling:
             "tolerance": self.tolerance,
             "results": {
                 operator: {
-                    "optimal_tp_size": one.optimal,
-                    "scaling_efficient": {str(n): good for n, good in one.efficient.items()},
-                    "scaling_ratios": {str(n): round(r, 6) for n, r in one.ratios.items()},
-                    "e2e_times": {str(n): round(t * 1e6, 6) for n, t in one.times.items()},
-                    "reason": one.reason,
+                    "optimal_tp_size": scaling.optimal,
+                    "scaling_efficient": {str(n): good for n, good in scaling.efficient.items()},
+                    "scaling_ratios": {str(n): round(r, 6) for n, r in scaling.ratios.items()},
+                    "e2e_times": {str(n): round(t * 1e6, 6) for n, t in scaling.times.items()},
+                    "reason": scaling.reason,
                 }
-                for operator, one in self.operators.items()
+                for operator, scaling in self.operators.items()
             },
         }
 

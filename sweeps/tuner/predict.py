@@ -97,25 +97,25 @@ def read_rates(
     if "sms" in (given or {}):
         constants["sms"] = Origin((given or {})["sms"], GIVEN)
     tiled = userbuffers_figures(machine, precision, constants)
-    own = _of_machine(machine, constants, tiled["userbuffers_efficiency"])
-    found = {**tiled, **own}
+    figures = _of_machine(machine, constants, tiled["userbuffers_efficiency"])
+    values = {**tiled, **figures}
     for name, value in (given or {}).items():
         names = [name] if name != "sm_bandwidth" else list(SM_BANDWIDTH.values())
-        found |= dict.fromkeys(names, Origin(value, GIVEN))
+        values |= dict.fromkeys(names, Origin(value, GIVEN))
     if machine.scale_up_kind in {"torus", "mesh"}:
         wrong = f"its devices stand in a {machine.scale_up_kind}"
         refuse("hardware", machine.name, wrong, "userbuffers need NVLink and a GPU")
-    if "sms" not in found:
+    if "sms" not in values:
         wrong = "its number of streaming multiprocessors isn't known"
         refuse("hardware", machine.name, wrong, "give it: --sms")
-    lacking = [name for name in TAKEN if not found[name].value > -1.0]
+    lacking = [name for name in TAKEN if not values[name].value > -1.0]
     if lacking:
         wrong = f"{', '.join(lacking)} in {precision} isn't known"
         refuse("hardware", machine.name, wrong, "another machine or --precision")
     ranks = int(machine.figures["gpus_per_node"].value)
     linked = machine.scale_up_kind == "fully_connected"
-    library = _moved(_library(machine), own, given or {})
-    return Rates(machine.name, machine.generation, ranks, linked, found, library)
+    library = _moved(_library(machine), figures, given or {})
+    return Rates(machine.name, machine.generation, ranks, linked, values, library)
 
 
 SM_BANDWIDTH = {ALL_GATHER: "gather_sm_bandwidth", REDUCE_SCATTER: "scatter_sm_bandwidth"}
@@ -152,22 +152,22 @@ def _library(machine: Machine) -> dict[str, float]:
     name, constants = priced(machine, words)
     if name != IN_STEP["algorithm"]:
         return {}
-    known = {one: figure_of(machine, one) for one in _NODE}
-    return {one: origin.value for one, origin in {**known, **constants}.items()}
+    known = {figure: figure_of(machine, figure) for figure in _NODE}
+    return {figure: origin.value for figure, origin in {**known, **constants}.items()}
 
 
 def _moved(
-    library: Mapping[str, float], own: Mapping[str, Origin], given: Mapping[str, float]
+    library: Mapping[str, float], figures: Mapping[str, Origin], given: Mapping[str, float]
 ) -> dict[str, float]:
     """Return what a library takes on links other than the machine's: its shares and costs stay."""
-    found = dict(library)
+    values = dict(library)
     if "bandwidth" in given and library:
-        found["intra_bandwidth"] *= given["bandwidth"] / own["bandwidth"].value
-    more = given.get("latency", own["latency"].value) - own["latency"].value
+        values["intra_bandwidth"] *= given["bandwidth"] / figures["bandwidth"].value
+    more = given.get("latency", figures["latency"].value) - figures["latency"].value
     for name, times in STEPS["intra"].items():
         if name in library and name != "sendrecv_step_latency":
-            found[name] = max(library[name] + times * more, 0.0)
-    return found
+            values[name] = max(library[name] + times * more, 0.0)
+    return values
 
 
 def _of_machine(
@@ -183,7 +183,7 @@ def _of_machine(
         return best.derived(best.value * part.value, f"; times {part.value:g} ({part.text})")
 
     bandwidth = link("intra_bandwidth")
-    found = {
+    figures = {
         "bandwidth": bandwidth,
         "latency": own("intra_latency"),
         "launch_time": constants["matmul_min_time"],
@@ -194,12 +194,12 @@ def _of_machine(
         "layers": assumed(1.0, "products by themselves, none of a layer left in 16 bits"),
     }
     if "sms" in machine.figures:
-        found["sms"] = own("sms")
+        figures["sms"] = own("sms")
     if machine.scale_up_kind == "fully_connected":
-        found["link_bandwidth"] = link("intra_link_bandwidth")
-    single = found.get("link_bandwidth", bandwidth)
+        figures["link_bandwidth"] = link("intra_link_bandwidth")
+    single = figures.get("link_bandwidth", bandwidth)
     why = f"copy engines reach what rings reach; {single.text}"
-    return {**found, "copy_engine_bandwidth": assumed(single.value, why).of(machine.name)}
+    return {**figures, "copy_engine_bandwidth": assumed(single.value, why).of(machine.name)}
 
 
 # The number of multiprocessors by bisection: few cases instead of all.
@@ -215,11 +215,11 @@ def bracket(times: Sequence[tuple[int, float]], least: int, most: int) -> tuple[
     ordered = sorted(times)
     low = min(time for _, time in ordered) * (1.0 + TOLERANCE)
     # Of links too slow for any number there is no least time: all stay possible.
-    place = next((k for k, (_, time) in enumerate(ordered) if time <= low), None)
-    if place is None:
+    index = next((k for k, (_, time) in enumerate(ordered) if time <= low), None)
+    if index is None:
         return least, most
-    below = ordered[place - 1][0] if place else least
-    above = ordered[place + 1][0] if place + 1 < len(ordered) else most
+    below = ordered[index - 1][0] if index else least
+    above = ordered[index + 1][0] if index + 1 < len(ordered) else most
     return max(below, least), min(above, most)
 
 
@@ -248,7 +248,7 @@ def best_count(
             low = middle + 1
     # With noise the search can have gone astray: what was seen and is better, is better.
     best = min(known.values(), default=of(low))
-    return min(count for count, one in known.items() if one <= best * (1.0 + tolerance))
+    return min(count for count, seconds in known.items() if seconds <= best * (1.0 + tolerance))
 
 
 # How long a case takes: products, communication, what of both overlaps, and the whole.
@@ -281,17 +281,17 @@ class PassTimes:
 
     def __add__(self, more: PassTimes) -> PassTimes:
         return PassTimes(
-            *(getattr(self, one.name) + getattr(more, one.name) for one in fields(self))
+            *(getattr(self, part.name) + getattr(more, part.name) for part in fields(self))
         )
 
     def __sub__(self, less: PassTimes) -> PassTimes:
         return PassTimes(
-            *(getattr(self, one.name) - getattr(less, one.name) for one in fields(self))
+            *(getattr(self, part.name) - getattr(less, part.name) for part in fields(self))
         )
 
-    def at(self, place: Any) -> PassTimes:
+    def at(self, index: Any) -> PassTimes:
         """Return the times of one of many cases."""
-        return PassTimes(*(float(getattr(self, one.name)[place]) for one in fields(self)))
+        return PassTimes(*(float(getattr(self, part.name)[index]) for part in fields(self)))
 
 
 def ratio_of(overlap: Any, shorter: Any) -> Any:
@@ -299,8 +299,8 @@ def ratio_of(overlap: Any, shorter: Any) -> Any:
     some = np.asarray(shorter) > 0.0
     share = np.where(some, overlap / np.where(some, shorter, 1.0), 0.0)
     # A measured overlap and its shorter duration come from one time line; only rounding is beyond.
-    found: NDArray[np.float64] = np.minimum(share, 1.0)
-    return found if found.ndim else float(found)
+    ratio: NDArray[np.float64] = np.minimum(share, 1.0)
+    return ratio if ratio.ndim else float(ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,7 +466,7 @@ class _Problem:
         names = np.asarray(self.operators)
         every = [self.products[operator, phase] for operator in OPERATORS]
         cases = [names == operator for operator in OPERATORS]
-        return {size: np.select(cases, [one[size] for one in every]) for size in every[0]}
+        return {size: np.select(cases, [sizes[size] for sizes in every]) for size in every[0]}
 
     def full(self, values: Any) -> Floats:
         """Return values for each model and case."""
@@ -516,9 +516,9 @@ class _Problem:
 
     def message(self, names: NDArray[Any], phase: str, where: Any) -> Floats:
         """Return the bytes of collectives, one for each of some cases."""
-        found = self.evaluation(phase, where=where)
-        gathers = self.full(found["tp_gather_message_bytes"])[:, where]
-        scatters = self.full(found["tp_message_bytes"])[:, where]
+        evaluation = self.evaluation(phase, where=where)
+        gathers = self.full(evaluation["tp_gather_message_bytes"])[:, where]
+        scatters = self.full(evaluation["tp_message_bytes"])[:, where]
         return np.asarray(np.where(names == ALL_GATHER, gathers, scatters))
 
 
@@ -529,8 +529,8 @@ def _upright(values: Any) -> Floats:
 
 def _scatters(case: LayerOverlap) -> bool:
     """Tell whether a case's input gradient is scattered with its own product."""
-    found = not case.is_baseline and case.phase == "dgrad"
-    return found and collective_of(case.operator, "dgrad", case.method) == REDUCE_SCATTER
+    unsplit = not case.is_baseline and case.phase == "dgrad"
+    return unsplit and collective_of(case.operator, "dgrad", case.method) == REDUCE_SCATTER
 
 
 def predict(
@@ -583,11 +583,11 @@ def predict_phases(
 
 def _in_turn(problem: _Problem, phase: str) -> dict[str, Floats]:
     """Return the times of a phase where nothing overlaps."""
-    found = problem.evaluation(phase)
-    gemm = problem.full(found["unsplit_matmul_time"])
+    evaluation = problem.evaluation(phase)
+    gemm = problem.full(evaluation["unsplit_matmul_time"])
     names = problem.collectives(phase)
     gathers, scatters = names == ALL_GATHER, names == REDUCE_SCATTER
-    comm = problem.full(gathers * found["gather_time"] + scatters * found["scatter_time"])
+    comm = problem.full(gathers * evaluation["gather_time"] + scatters * evaluation["scatter_time"])
     none = problem.full(0.0)
     return {
         "gemm": gemm,
@@ -601,7 +601,7 @@ def _in_turn(problem: _Problem, phase: str) -> dict[str, Floats]:
 
 def _groups(problem: _Problem, phase: str, *, sm_margin: bool) -> dict[str, NDArray[np.intp]]:
     """Return which cases overlap in a phase, by mechanism."""
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for index, case in enumerate(problem.cases):
         if case.phase != phase or case.method == BASELINE:
             continue
@@ -613,8 +613,8 @@ def _groups(problem: _Problem, phase: str, *, sm_margin: bool) -> dict[str, NDAr
             name = "reduce_scatter_pipeline"
         else:
             name = "bulk_margin" if sm_margin else "bulk_shared"
-        found.setdefault(name, []).append(index)
-    return {name: np.array(places) for name, places in found.items()}
+        groups.setdefault(name, []).append(index)
+    return {name: np.array(indices) for name, indices in groups.items()}
 
 
 def _ring(
@@ -623,20 +623,20 @@ def _ring(
     scatters = mechanism == "reduce_scatter_ring"
     names = np.full(len(where), REDUCE_SCATTER if scatters else ALL_GATHER)
     message = problem.message(names, phase, where)
-    found = problem.evaluation(phase, mechanism, where, message_bytes=message)
+    evaluation = problem.evaluation(phase, mechanism, where, message_bytes=message)
     return {
-        "gemm": found["slowed_matmul_time"],
-        "comm": found["communication_time"],
-        "e2e": found["overlapped_time"],
-        "other": found["partial_sum_time"] if scatters else 0.0,
-        "gemm_events": found["matmul_chunks"],
+        "gemm": evaluation["slowed_matmul_time"],
+        "comm": evaluation["communication_time"],
+        "e2e": evaluation["overlapped_time"],
+        "other": evaluation["partial_sum_time"] if scatters else 0.0,
+        "gemm_events": evaluation["matmul_chunks"],
         "comm_events": problem.tp[where] - 1.0,
     }
 
 
 def _by_sms(problem: _Problem, phase: str, where: Any, names: NDArray[Any]) -> dict[str, object]:
     """Return what the rate of multiprocessors takes."""
-    rate = {name: problem.rates[one] for name, one in SM_BANDWIDTH.items()}
+    rate = {name: problem.rates[key] for name, key in SM_BANDWIDTH.items()}
     return {
         "bandwidth": problem.evaluation(phase, "bulk_shared", where)["group_bandwidth"],
         "sm_bandwidth": np.array([rate[name] for name in names]),
@@ -648,11 +648,13 @@ def _bulk(
     problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
 ) -> dict[str, object]:
     names = problem.collectives(phase)[where]
-    found = problem.evaluation(phase, mechanism, where, **_by_sms(problem, phase, where, names))
+    evaluation = problem.evaluation(
+        phase, mechanism, where, **_by_sms(problem, phase, where, names)
+    )
     return {
-        "gemm": found["slowed_matmul_time"],
-        "comm": found["communication_time"],
-        "e2e": found["overlapped_time"],
+        "gemm": evaluation["slowed_matmul_time"],
+        "comm": evaluation["communication_time"],
+        "e2e": evaluation["overlapped_time"],
     }
 
 
@@ -660,11 +662,11 @@ def _pipeline(
     problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
 ) -> dict[str, Any]:
     rate = _by_sms(problem, phase, where, np.full(len(where), REDUCE_SCATTER))
-    found = problem.evaluation(phase, mechanism, where, **rate, splits=float(SPLITS))
+    evaluation = problem.evaluation(phase, mechanism, where, **rate, splits=float(SPLITS))
     return {
-        "gemm": found["slowed_matmul_time"],
-        "comm": found["split_communication_time"],
-        "e2e": found["overlapped_time"],
+        "gemm": evaluation["slowed_matmul_time"],
+        "comm": evaluation["split_communication_time"],
+        "e2e": evaluation["overlapped_time"],
         "gemm_events": float(SPLITS),
         "comm_events": float(SPLITS),
     }

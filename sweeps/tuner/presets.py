@@ -12,12 +12,13 @@ import numpy as np
 from sweeps.bands import percent
 from sweeps.errors import refuse
 from sweeps.origin import assumed
-from sweeps.result import Field, Result, aligned, of_rows
+from sweeps.result import Field, Result, of_rows
 from sweeps.spec.units import parse_quantity
 from sweeps.tuner.choose import best_of
 from sweeps.tuner.predict import PRECISIONS, predict_phases, read_rates
 from sweeps.tuner.userbuffers import LAYERS, MOST_SMS, LayerOverlap
 from sweeps.validate.run_table import read_csv
+from sweeps.wrapping import aligned
 
 NEAR = 0.02
 """A setting whose layer loses at most this share of the best one's time is as good."""

@@ -58,8 +58,8 @@ def case_folder(folder: Path) -> Path:
 
 def trace_files(folder: Path) -> list[Path]:
     """Return the traces in a case's folder, one of each rank."""
-    found = (p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    return sorted(p for p in found if p.name.endswith((".json", ".json.gz")))
+    paths = (p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    return sorted(p for p in paths if p.name.endswith((".json", ".json.gz")))
 
 
 def read_folder(
@@ -86,13 +86,13 @@ def read_folder(
     read: dict[str, CaseTimes] = {}
     results = []
     for case in (*cases, *more):
-        found = by_case.get(case) or by_case.get(_twin(case))
-        if found is None:
+        recorded = by_case.get(case) or by_case.get(_twin(case))
+        if recorded is None:
             results.append(CaseTimes(case, "missing", f"there is not a folder {case.config_id}"))
             continue
-        if found not in read:
-            read[found] = read_case(root / found, case, config, patterns)
-        results.append(replace(read[found], case=case))
+        if recorded not in read:
+            read[recorded] = read_case(root / recorded, case, config, patterns)
+        results.append(replace(read[recorded], case=case))
     results = _plausible(results)
     odd = [name for name in names if not cases_of[name]]
     notes = [f"{name}: isn't the name of a case; left out" for name in odd]
@@ -115,20 +115,20 @@ def _plausible(results: Sequence[CaseTimes]) -> list[CaseTimes]:
         if result.done and result.case.is_baseline
     }
     return [
-        CaseTimes(one.case, "failed", wrong) if (wrong := _shorter(one, bases)) else one
-        for one in results
+        CaseTimes(times.case, "failed", wrong) if (wrong := _shorter(times, bases)) else times
+        for times in results
     ]
 
 
-def _shorter(one: CaseTimes, bases: Mapping[tuple[int, str], Passes]) -> str:
+def _shorter(result: CaseTimes, bases: Mapping[tuple[int, str], Passes]) -> str:
     """Say where a case takes less than its products by themselves; nothing where it doesn't."""
-    base = bases.get((one.case.tp_size, one.case.operator))
-    if not one.done or base is None:
+    base = bases.get((result.case.tp_size, result.case.operator))
+    if not result.done or base is None:
         return ""
-    for name, own, other in zip(("forward", "backward"), one.passes, base, strict=True):
-        if own.e2e < other.gemm * (1.0 - _TIMING):
+    for name, timed, other in zip(("forward", "backward"), result.passes, base, strict=True):
+        if timed.e2e < other.gemm * (1.0 - _TIMING):
             return (
-                f"its {name} takes {1e6 * own.e2e:,.1f} µs, and the products alone take "
+                f"its {name} takes {1e6 * timed.e2e:,.1f} µs, and the products alone take "
                 f"{1e6 * other.gemm:,.1f} µs without overlap: another product's trace"
             )
     return ""
@@ -158,7 +158,7 @@ def read_case(
         wrong = "userbuffers ran in it: this is no case without overlap"
         return CaseTimes(case, "failed", wrong)
     wrong = next((note for note in notes if note in _REFUSED), "")
-    slowest = max(ranks, key=lambda one: float(one[0].e2e + one[1].e2e))
+    slowest = max(ranks, key=lambda pair: float(pair[0].e2e + pair[1].e2e))
     if config is not None and not wrong:
         wrong = _of_other_shape(files, case, config) or _of_other_product(slowest, case, config)
     if wrong:
@@ -178,8 +178,8 @@ def _of_trace(trace: Trace, case: LayerOverlap, patterns: Patterns) -> tuple[Pas
     numbers = np.unique(steps[kept & (steps >= 0)]).tolist()
     each: list[Passes] = []
     for chosen in [kept & (steps == number) for number in numbers] or [kept]:
-        own = [chosen & (which == part) for part in (FORWARD, BACKWARD)]
-        forward, backward = (_measured(starts[o], ends[o], codes[o]) for o in own)
+        masks = [chosen & (which == part) for part in (FORWARD, BACKWARD)]
+        forward, backward = (_measured(starts[o], ends[o], codes[o]) for o in masks)
         each.append((forward, backward))
     notes += _doubts(trace, case, codes)
     return _median(each), notes
@@ -187,33 +187,33 @@ def _of_trace(trace: Trace, case: LayerOverlap, patterns: Patterns) -> tuple[Pas
 
 def _pass_of(trace: Trace, kept: NDArray[np.bool_]) -> tuple[NDArray[np.int8], list[str]]:
     """Return which pass each row belongs to, by who launched it."""
-    found = trace.launches.of(trace.rows.correlation)
-    which = np.full(len(found), FORWARD, dtype=np.int8)
-    known = kept & (found >= 0)
+    launches = trace.launches.of(trace.rows.correlation)
+    which = np.full(len(launches), FORWARD, dtype=np.int8)
+    known = kept & (launches >= 0)
     if not known.any():
         return which, ["the trace says no launches: all of it counts as forward"]
-    launched = nanoseconds(trace.launches.start)[found]
-    threads = trace.launches.thread[found]
-    places = np.flatnonzero(known)
-    first = threads[places[np.argmin(launched[places])]]
+    launched = nanoseconds(trace.launches.start)[launches]
+    threads = trace.launches.thread[launches]
+    indices = np.flatnonzero(known)
+    first = threads[indices[np.argmin(launched[indices])]]
     other = known & (threads != first)
     if not other.any():
         return which, ["one thread of the host launched everything: it counts as forward"]
     which[other] = BACKWARD
     steps = steps_of(trace).places
     for number in np.unique(steps[other]).tolist():
-        own = known & (steps == number)
-        start = launched[own & other].min()
+        mask = known & (steps == number)
+        start = launched[mask & other].min()
         # Such as the optimizer: the first thread's, after the backward has begun.
-        which[own & ~other & (launched > start)] = NEITHER
+        which[mask & ~other & (launched > start)] = NEITHER
     return _filled(which, known, trace), []
 
 
 def _filled(which: NDArray[np.int8], known: NDArray[np.bool_], trace: Trace) -> NDArray[np.int8]:
     """Give rows without a launch the pass of the row that starts before them."""
     order = np.argsort(trace.rows.start, kind="stable")
-    places = np.where(known[order], np.arange(len(order)), 0)
-    latest = np.maximum.accumulate(places)
+    indices = np.where(known[order], np.arange(len(order)), 0)
+    latest = np.maximum.accumulate(indices)
     filled = which.copy()
     filled[order] = which[order][latest]
     return filled
@@ -239,7 +239,7 @@ def _measured(
 
 def _median(each: Sequence[Passes]) -> Passes:
     """Return the step in the middle of those ordered by their time."""
-    ordered = sorted(each, key=lambda one: float(one[0].e2e + one[1].e2e))
+    ordered = sorted(each, key=lambda passes: float(passes[0].e2e + passes[1].e2e))
     return ordered[(len(ordered) - 1) // 2]
 
 
@@ -272,13 +272,13 @@ def _of_other_product(passes: Passes, case: LayerOverlap, config: TPOverlapTuner
         config.model.shapes, float(case.tp_size), config.attention, config.max_token_len
     )
     most = config.machine["burst_matmul_flops"]
-    for name, own, phases in (
+    for name, times, phases in (
         ("forward", passes[0], PHASES[:1]),
         ("backward", passes[1], PHASES[1:]),
     ):
         sizes = [products[case.operator, phase].values() for phase in phases]
-        work = sum(2.0 * float(np.prod([float(one) for one in size])) for size in sizes)
-        rate = work / own.gemm if own.gemm > 0.0 else most
+        work = sum(2.0 * float(np.prod([float(extent) for extent in size])) for size in sizes)
+        rate = work / times.gemm if times.gemm > 0.0 else most
         shown = f"its {name}'s products would run at {rate / 1e12:,.4g} TFLOP/s"
         if rate > most * (1.0 + _TIMING):
             return f"{shown}, and the GPU reaches {most / 1e12:,.4g}: another product's trace"
@@ -289,7 +289,7 @@ def _of_other_product(passes: Passes, case: LayerOverlap, config: TPOverlapTuner
 
 def _of_other_shape(files: Sequence[Path], case: LayerOverlap, config: TPOverlapTunerConfig) -> str:
     """Say which sizes a trace's operations lack, where they were recorded (record_shapes)."""
-    found: set[tuple[int, ...]] = set()
+    products: set[tuple[int, ...]] = set()
     for path in files:
         content = path.read_bytes()
         content = gzip.decompress(content) if path.suffix == ".gz" else content
@@ -298,18 +298,22 @@ def _of_other_shape(files: Sequence[Path], case: LayerOverlap, config: TPOverlap
                 shapes = json.loads(text)
             except ValueError:
                 continue
-            found |= {
+            products |= {
                 tuple(shape) for shape in shapes if shape and all(isinstance(n, int) for n in shape)
             }
-    if not found:
+    if not products:
         return ""
     sizes = products_of(config.model.shapes, float(case.tp_size), config.attention)
     columns, depth = (int(sizes[case.operator, "fprop"][name]) for name in ("matmul_n", "matmul_k"))
-    if not {(columns, depth), (depth, columns)} & found:
+    if not {(columns, depth), (depth, columns)} & products:
         wrong = f"no operation has a weight of {columns} x {depth}"
         return f"{wrong}, which {case.operator} has on {case.tp_size} ranks: another shape's trace"
     tokens = config.max_token_len
-    rows = {int(np.prod(one[:-1])) for one in found if len(one) > 1 and one[-1] in (depth, columns)}
+    rows = {
+        int(np.prod(shape[:-1]))
+        for shape in products
+        if len(shape) > 1 and shape[-1] in (depth, columns)
+    }
     if not {tokens, tokens // case.tp_size} & rows:
         return f"no operation has {tokens} tokens, which are tuned for: another shape's trace"
     return ""
@@ -340,8 +344,8 @@ PLACES = (
 def write_case(folder: Path, case: LayerOverlap, config: TPOverlapTunerConfig) -> None:
     """Write a case's configuration and flags into its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    own = {} if case.is_baseline else layer_values(case, sm_margin=config.sm_margin)
-    values = {case.layer: own} if own else {}
+    layer_entry = {} if case.is_baseline else layer_values(case, sm_margin=config.sm_margin)
+    values = {case.layer: layer_entry} if layer_entry else {}
     heading = [case.run_id] if not case.is_baseline else [f"{case.run_id}: nothing overlaps"]
     text = to_yaml(values, heading, config.version)
     (folder / YAML_NAME).write_text(text, encoding="utf-8")
@@ -463,10 +467,10 @@ class Runner:
         reason = self._execute(folder, case)
         if reason:
             return CaseTimes(case, "failed", reason)
-        found = read_case(folder, case, self.config)
-        if found.status == "missing":
+        result = read_case(folder, case, self.config)
+        if result.status == "missing":
             return CaseTimes(case, "failed", "the command left no trace in {folder}")
-        return found
+        return result
 
     def _execute(self, folder: Path, case: LayerOverlap) -> str:
         """Run the command; return what went wrong, or nothing."""
@@ -507,10 +511,10 @@ class Runner:
         for flag in case_companion(case).flags:
             flags += [flag, values["yaml"]] if flag == "--tp-comm-overlap-cfg" else [flag]
         values["flags"] = " ".join(flags)
-        found: list[str] = []
+        words: list[str] = []
         for word in self.words:
-            found += flags if word == "{flags}" else [word.format_map(values)]
-        return found
+            words += flags if word == "{flags}" else [word.format_map(values)]
+        return words
 
 
 def _words(command: str) -> list[str]:

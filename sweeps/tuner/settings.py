@@ -235,13 +235,13 @@ class TPOverlapTunerConfig:
 
     def record(self) -> dict[str, Any]:
         """Return it as the report has it."""
-        own = {
+        values = {
             "model": self.model.name,
             "operators": list(self.operators),
             "set_sm_margin": self.sm_margin,
             "pipeline": self.splits,
         }
-        return {name: own[name] if name in own else getattr(self, name) for name in RECORDED}
+        return {name: values[name] if name in values else getattr(self, name) for name in RECORDED}
 
 
 # What a report has of a configuration, in this order.
@@ -391,11 +391,11 @@ def to_yaml(
         f"# For Transformer Engine from {shown_version(oldest)} on: its keys were read in releases "
         f"up to {shown_version(NEWEST)}."
     )
-    for layer, own in values.items():
+    for layer, entry in values.items():
         lines.append(f"{layer}:")
         for key in known:
-            if key in own:
-                value = own[key]
+            if key in entry:
+                value = entry[key]
                 lines.append(f"  {key}: {int(value) if isinstance(value, bool) else value}")
     if not values:
         lines.append("{}")

@@ -16,7 +16,7 @@ from typing import Any
 from sweeps.bands import change_by, percent
 from sweeps.errors import InputError, RunError, refuse
 from sweeps.job import prepare
-from sweeps.result import Result, aligned, of_rows, provenance_of
+from sweeps.result import Result, of_rows, provenance_of
 from sweeps.spec.units import without_infinities
 from sweeps.store.publish import write_whole
 from sweeps.tuner.choose import ALIKE, Choice, Recommendation, Scaling, choose, recommend, scale
@@ -25,6 +25,7 @@ from sweeps.tuner.presets import fields_of
 from sweeps.tuner.recorded import Runner, read_folder, write_case
 from sweeps.tuner.settings import Companion, TPOverlapTunerConfig, companion_of, yaml_of
 from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, PHASES, LayerOverlap, base_cases
+from sweeps.wrapping import aligned
 
 NOTES = "Notes"
 BEST_YAML = "optimal_tp_comm_overlap_cfg.yaml"
@@ -91,7 +92,7 @@ class TuningReport:
     def record(self) -> dict[str, Any]:
         """Return it as JSON has it: nothing in it is infinite or no number."""
         rates = self.config.machine.figures
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "config": self.config.record(),
             "overlap_threshold": self.threshold,
             "counts": dict(Counter(result.status for result in self.results)),
@@ -109,9 +110,9 @@ class TuningReport:
             "notes": list(self.notes),
         }
         if self._predicted:
-            found["assumptions"] = list(ASSUMPTIONS)
-            found["rates"] = {name: rate.record() for name, rate in rates.items()}
-        plain: dict[str, Any] = without_infinities(found)
+            content["assumptions"] = list(ASSUMPTIONS)
+            content["rates"] = {name: rate.record() for name, rate in rates.items()}
+        plain: dict[str, Any] = without_infinities(content)
         return plain
 
     @property
@@ -156,7 +157,9 @@ class TuningReport:
 
     def reasons(self) -> Iterator[str]:
         """Yield each size's layers with the runner-up, the scaling, and what is to be known."""
-        for choice in sorted(self.choices, key=lambda one: one.tp_size != self.best.tp_size):
+        for choice in sorted(
+            self.choices, key=lambda candidate: candidate.tp_size != self.best.tp_size
+        ):
             yield from self._of_choice(choice)
             yield ""
         yield from self._scaling_lines()
@@ -278,9 +281,9 @@ class TuningReport:
         if optimal != self.best.tp_size:
             needed = f": TP={self.best.tp_size} is for models that do not fit otherwise"
         yield f"TP scaling: up to TP={optimal} sizes are within {tolerance} of linear{needed}"
-        for operator, one in self.scaling.operators.items():
-            ratios = ", ".join(f"TP={n} {r:.2f}" for n, r in one.ratios.items() if n > 1)
-            yield f"  {operator}: up to TP={one.optimal} ({ratios})"
+        for operator, scaling in self.scaling.operators.items():
+            ratios = ", ".join(f"TP={n} {r:.2f}" for n, r in scaling.ratios.items() if n > 1)
+            yield f"  {operator}: up to TP={scaling.optimal} ({ratios})"
 
 
 def _listed(title: str, lines: Sequence[str], most: int = 20) -> Iterator[str]:
@@ -317,7 +320,7 @@ def result_of_tuning(report: TuningReport, given: Mapping[str, object]) -> Resul
     rows: list[dict[str, Any]] = whole["cases"]
     attrs = provenance_of(
         title=f"Overlap of tensor parallelism in {report.config.model_name}: cases",
-        spec={"tune": {name: str(one) for name, one in whole["config"].items()}},
+        spec={"tune": {name: str(value) for name, value in whole["config"].items()}},
         given=given,
         comment="; ".join(report.notes),
         inputs=whole,
@@ -342,7 +345,11 @@ def write_report(report: TuningReport, folder: Path) -> list[Path]:
     texts: dict[str, str] = {}
     stem = BEST_YAML.removesuffix(".yaml")
     named = {f"{stem}_tp{choice.tp_size}": choice for choice in report.choices}
-    known = {name: one for name, one in {**named, stem: report.best}.items() if one.baselines}
+    known = {
+        name: candidate
+        for name, candidate in {**named, stem: report.best}.items()
+        if candidate.baselines
+    }
     for name, choice in known.items():
         texts[f"{name}.yaml"] = report.yaml(choice)
         generation = report.config.machine.generation
@@ -484,15 +491,15 @@ class TPOverlapTuner:
         skipped = self.config.skipped.get(case.tp_size)
         if skipped:
             return CaseTimes(case, "illegal", skipped)
-        found = case.legality
-        if found.level == "legal":
+        legality = case.legality
+        if legality.level == "legal":
             return None
-        return CaseTimes(case, "illegal", f"{found.level}: {found.reason}")
+        return CaseTimes(case, "illegal", f"{legality.level}: {legality.reason}")
 
     def _predicted(self, cases: Sequence[LayerOverlap]) -> list[CaseTimes]:
         config = self.config
         barred = {case: self._barred(case) for case in cases}
-        legal = [case for case, found in barred.items() if found is None]
+        legal = [case for case, reason in barred.items() if reason is None]
         times = predict(
             config.model.shapes,
             config.max_token_len,
@@ -576,7 +583,7 @@ class TPOverlapTuner:
                 continue
             case = LayerOverlap(choice.tp_size, operator, phase, method)
             more = self._predicted([replace(case, num_sm=count) for count in counts])
-            best = min(more, key=lambda one: one.e2e)
+            best = min(more, key=lambda result: result.e2e)
             if best.e2e < now.e2e * (1.0 - ALIKE):
                 yield (
                     f"tp{choice.tp_size}_{operator}_{phase}: --max-num-sm {most} binds: {method} "

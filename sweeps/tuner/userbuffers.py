@@ -26,7 +26,9 @@ from sweeps.spec.model import Model
 COLUMN, ROW = ("qkv", "fc1"), ("proj", "fc2")
 OPERATORS = ("fc1", "fc2", "qkv", "proj")
 PHASES = ("fprop", "dgrad", "wgrad")
-LAYERS = tuple(f"{one}_{phase}" for one in ("qkv", "proj", "fc1", "fc2") for phase in PHASES)
+LAYERS = tuple(
+    f"{product}_{phase}" for product in ("qkv", "proj", "fc1", "fc2") for phase in PHASES
+)
 METHODS = ("ring_exchange", "pipeline", "bulk", "external")
 ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
 MOST_SMS = 32
@@ -65,10 +67,10 @@ EXTERNAL_SINCE: Version = (2, 7)
 
 def read_version(text: str) -> Version:
     """Read a release of Transformer Engine."""
-    found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)*", text.strip())
-    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)*", text.strip())
+    version = (int(match[1]), int(match[2])) if match else (0, 0)
     if version < OLDEST:
-        wrong = "is older than these settings" if found else "is not a release"
+        wrong = "is older than these settings" if match else "is not a release"
         refuse("--te-version", text, wrong, "from 1.6, such as 1.13 or 2.18")
     return version
 
@@ -213,10 +215,10 @@ class LayerOverlap:
         """Whether it can be, and why not."""
         if self.is_baseline:
             return Legality("legal")
-        found = legality(self.operator, self.phase, self.method)
-        if found.level == "legal" and self.same_as != self:
+        verdict = legality(self.operator, self.phase, self.method)
+        if verdict.level == "legal" and self.same_as != self:
             return Legality("legal", f"aggregate is ignored here: the same as {self.run_id}")
-        return found
+        return verdict
 
     @property
     def same_as(self) -> LayerOverlap:
@@ -275,19 +277,19 @@ def base_cases(operators: Sequence[str]) -> tuple[LayerOverlap, ...]:
 
 def parse_case(name: str) -> tuple[LayerOverlap, ...]:
     """Return the case that a folder's name stands for; a baseline without phase for all three."""
-    found = _NAME.fullmatch(name)
-    if found is None or (found["phase"] is None and not found["none"]):
+    match = _NAME.fullmatch(name)
+    if match is None or (match["phase"] is None and not match["none"]):
         return ()
-    method = _METHODS[found["none"] or found["ring"] or found["sms"]]
-    phases = (found["phase"],) if found["phase"] else PHASES
+    method = _METHODS[match["none"] or match["ring"] or match["sms"]]
+    phases = (match["phase"],) if match["phase"] else PHASES
     return tuple(
         LayerOverlap(
-            int(found["tp"]),
-            found["operator"],
+            int(match["tp"]),
+            match["operator"],
             phase,
             method,
-            int(found["aggregate"] or 0),
-            int(found["num_sm"] or 1),
+            int(match["aggregate"] or 0),
+            int(match["num_sm"] or 1),
         )
         for phase in phases
     )
@@ -307,12 +309,12 @@ def products_of(
     shapes: Mapping[str, object], tp: Any, attention: str = "mha", tokens: Any = 1.0
 ) -> dict[tuple[str, str], dict[str, Floats]]:
     """Return rows, columns and depth of each linear layer's product in each phase, on one rank."""
-    one = {"layers": 1.0, **dict.fromkeys(_LATENTS, 0.0)}  # Unless the shapes say otherwise
-    given = {**one, **shapes, "tp": tp, "rank_tokens": tokens}
-    found = Evaluation(given, {"attention": attention})
+    defaults = {"layers": 1.0, **dict.fromkeys(_LATENTS, 0.0)}  # Unless the shapes say otherwise
+    given = {**defaults, **shapes, "tp": tp, "rank_tokens": tokens}
+    evaluation = Evaluation(given, {"attention": attention})
     return {
         (operator, phase): {
-            size: found[name]
+            size: evaluation[name]
             for size, name in product_sizes(LINEAR[PRODUCTS[operator]], KINDS[phase]).items()
         }
         for operator in OPERATORS
@@ -322,13 +324,13 @@ def products_of(
 
 def missing_operators(model: Model) -> dict[str, str]:
     """Return linear layers that a model doesn't have as userbuffers take them, with the reason."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     if model.labels.get("attention") == "mla":
-        found["qkv"] = "latent attention has no one product to queries, keys and values"
+        reasons["qkv"] = "latent attention has no one product to queries, keys and values"
     if not model.shapes.get("ffn_size"):
         reason = "all of its MLPs are routed experts, whose products don't overlap by userbuffers"
-        found |= dict.fromkeys(("fc1", "fc2"), reason)
-    return found
+        reasons |= dict.fromkeys(("fc1", "fc2"), reason)
+    return reasons
 
 
 def split_faults(shapes: Mapping[str, float], tp: int) -> tuple[str, ...]:

@@ -53,8 +53,8 @@ class Finding:
 
     def shown(self, file: str) -> str:
         """Return it as one line."""
-        place = f"{file}:{self.line}" if self.line else file
-        return f"{place}: {self.severity} ({self.level}): {self.text}"
+        location = f"{file}:{self.line}" if self.line else file
+        return f"{location}: {self.severity} ({self.level}): {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def _atomic(layers: Layers, layer: Layer, setting: Setting) -> Iterator[Finding]
     for pair in _PAIRS:
         if layer.name not in pair:
             continue
-        both = [layers.get(one) for one in pair]
+        both = [layers.get(name) for name in pair]
         if not all(o and o.on("atomic_gemm") and o.method == "ring_exchange" for o in both):
             wrong = f"needs {' and '.join(pair)} both with it, and both as ring_exchange"
             yield layer.wrong("init", "error", key, 1, wrong, "0, or both so")
@@ -344,7 +344,7 @@ def read_yaml(path: Path) -> YamlFile:
     def entries_of(node: Any, depth: int) -> tuple[Entry, ...]:
         before = {id(key) for key, _ in node.value}
         loader.flatten_mapping(node)
-        found: list[Entry] = []
+        children: list[Entry] = []
         seen: set[str] = set()
         for key_node, value_node in node.value:
             key = loader.construct_object(key_node, deep=True)
@@ -364,8 +364,8 @@ def read_yaml(path: Path) -> YamlFile:
                 if nested
                 else loader.construct_object(value_node, deep=True)
             )
-            found.append(Entry(key, value, line_of(key_node)))
-        return tuple(found)
+            children.append(Entry(key, value, line_of(key_node)))
+        return tuple(children)
 
     try:
         node = loader.get_single_node()
@@ -377,9 +377,9 @@ def read_yaml(path: Path) -> YamlFile:
         entries = entries_of(node, 0)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        place = "" if mark is None else f", line {mark.line + 1}"
+        mark_words = "" if mark is None else f", line {mark.line + 1}"
         problem = getattr(error, "problem", None) or "can't be read"
-        reject(f"{path}{place}", f"is not YAML: {problem}")
+        reject(f"{path}{mark_words}", f"is not YAML: {problem}")
     except (RecursionError, ValueError, TypeError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         reject(path, f"is not a configuration: {reason}")
@@ -433,26 +433,26 @@ def read_layers(file: YamlFile) -> tuple[dict[str, Layer], list[Finding]]:
 
 def _is_mapping(entry: Entry) -> bool:
     value = entry.value
-    return isinstance(value, tuple) and all(isinstance(one, Entry) for one in value)
+    return isinstance(value, tuple) and all(isinstance(item, Entry) for item in value)
 
 
 def _of_layer(entry: Entry) -> Iterator[Finding]:
-    for own in entry.value:
-        name = f"{entry.key}.{own.key}"
-        if own.key in _OWN:
+    for child in entry.value:
+        name = f"{entry.key}.{child.key}"
+        if child.key in _OWN:
             text = f"{name}: is Transformer Engine's own, and stops with a TypeError; leave it out"
-            yield Finding("schema", "error", text, own.line)
-        elif own.key not in KEYS:
-            near = nearest(str(own.key), KEYS)
+            yield Finding("schema", "error", text, child.line)
+        elif child.key not in KEYS:
+            near = nearest(str(child.key), KEYS)
             text = f"{name}: no such key, which stops with a TypeError; {near}"
-            yield Finding("schema", "error", text, own.line)
-        elif not _holds(KEYS[own.key], own.value):
-            wrong = "is empty" if own.value is None else "isn't allowed"
-            near = _DOMAINS[KEYS[own.key]]
-            if own.key == "method" and isinstance(own.value, str):
-                near = nearest(own.value, METHODS)
-                near += "; to switch overlap off there are flags" if own.value == "none" else ""
-            yield Finding("schema", "error", fault(name, own.value, wrong, near), own.line)
+            yield Finding("schema", "error", text, child.line)
+        elif not _holds(KEYS[child.key], child.value):
+            wrong = "is empty" if child.value is None else "isn't allowed"
+            near = _DOMAINS[KEYS[child.key]]
+            if child.key == "method" and isinstance(child.value, str):
+                near = nearest(child.value, METHODS)
+                near += "; to switch overlap off there are flags" if child.value == "none" else ""
+            yield Finding("schema", "error", fault(name, child.value, wrong, near), child.line)
 
 
 def _holds(kind: str, value: object) -> bool:
@@ -467,7 +467,7 @@ def _holds(kind: str, value: object) -> bool:
 def _layer(entry: Entry) -> Layer:
     """Return a layer with those of its keys that are right."""
     good = {o.key: o.value for o in entry.value if o.key in KEYS and _holds(KEYS[o.key], o.value)}
-    lines = {"": entry.line, **{own.key: own.line for own in entry.value}}
+    lines = {"": entry.line, **{child.key: child.line for child in entry.value}}
     return Layer(entry.key, good, lines, good.get("method", default_method(entry.key)))
 
 
@@ -477,11 +477,11 @@ NEEDED = ("--tp-comm-overlap", "--sequence-parallel", "--tp-comm-overlap-cfg")
 def validate_file(path: Path, setting: Setting | None = None) -> list[Finding]:
     """Check a configuration of tensor-parallel overlap."""
     setting = setting or Setting()
-    layers, found = read_layers(read_yaml(path))
-    found += init_findings(layers, setting)
-    found += runtime_findings(layers, setting)
-    found += _flag_findings(layers, setting)
-    return sorted(found, key=lambda one: (LEVELS.index(one.level), one.line))
+    layers, findings = read_layers(read_yaml(path))
+    findings += init_findings(layers, setting)
+    findings += runtime_findings(layers, setting)
+    findings += _flag_findings(layers, setting)
+    return sorted(findings, key=lambda finding: (LEVELS.index(finding.level), finding.line))
 
 
 def _flag_findings(layers: Layers, setting: Setting) -> Iterator[Finding]:

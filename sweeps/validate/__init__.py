@@ -26,5 +26,5 @@ def medians(values: NDArray[Any]) -> tuple[Floats, NDArray[np.int32]]:
     ordered = np.sort(padded, axis=-1)  # NaN last
     counts = np.count_nonzero(~np.isnan(values), axis=-1)
     pair = [np.maximum(counts - 1, 0) // 2, counts // 2]
-    middle = [np.take_along_axis(ordered, place[..., None], axis=-1)[..., 0] for place in pair]
+    middle = [np.take_along_axis(ordered, index[..., None], axis=-1)[..., 0] for index in pair]
     return (middle[0] + middle[1]) / 2.0, counts.astype(np.int32)

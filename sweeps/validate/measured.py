@@ -64,9 +64,9 @@ def cases_of(table: Table, sweep: Sweep, folders: Sequence[Path] = ()) -> TableC
     names = [name for name in table.columns if name not in _VALUES]
     columns = [table.columns[name].tolist() for name in names]
     keys = list(zip(*columns, strict=True)) or [()] * len(table.columns["time"])
-    places = {key: index for index, key in enumerate(dict.fromkeys(keys))}
-    of_row = np.array([places[key] for key in keys], dtype=np.intp)
-    rows = [_Row(dict(zip(names, key, strict=True)), sweep) for key in places]
+    numbers = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+    of_row = np.array([numbers[key] for key in keys], dtype=np.intp)
+    rows = [_Row(dict(zip(names, key, strict=True)), sweep) for key in numbers]
     _place(rows, folders, "topology" in names or "topology" in sweep.given)
     axis, origins = _axis(table, rows, of_row)
     return TableCases(axis, of_row, origins)
@@ -75,12 +75,12 @@ def cases_of(table: Table, sweep: Sweep, folders: Sequence[Path] = ()) -> TableC
 class _Row:
     """One case: what the table says of it, and what the spec says of all."""
 
-    def __init__(self, own: dict[str, Any], sweep: Sweep) -> None:
-        self.own = own
-        settings = {**sweep.constants, **sweep.labels, **own}
+    def __init__(self, values: dict[str, Any], sweep: Sweep) -> None:
+        self.own = values
+        settings = {**sweep.constants, **sweep.labels, **values}
         self.hardware, self.ranks = str(settings["hardware"]), int(settings["ranks"])
         self.gpus_per_node = int(settings.get("gpus_per_node", 0))
-        self.nodes = int(own.get("nodes", 0))
+        self.nodes = int(values.get("nodes", 0))
         self.topology = ""
 
     def complete(self, machine: Machine, *, choose: bool) -> list[str]:
@@ -120,13 +120,13 @@ class _Row:
 
     def label(self) -> str:
         """Return what it is called."""
-        own = self.own
-        parts = [own[name] for name in ("collective", "hardware") if name in own]
-        if "ranks" in own:
+        values = self.own
+        parts = [values[name] for name in ("collective", "hardware") if name in values]
+        if "ranks" in values:
             nodes = f"{self.nodes} x " if self.nodes > 1 else ""
             parts.append(f"{nodes}{self.ranks // self.nodes} ranks")
-        if own.get("table"):
-            parts.append(own["table"])
+        if values.get("table"):
+            parts.append(values["table"])
         return ", ".join(parts) or "measured"
 
 
@@ -179,8 +179,10 @@ def _axis(
     columns["table"] = np.array(tables, dtype=np.str_)
     if "source" in table.columns:
         texts = table.columns["source"]
-        each = [dict.fromkeys(texts[of_row == place].tolist()) for place in range(len(rows))]
-        columns["source"] = np.array(["; ".join(filter(None, one)) for one in each], dtype=np.str_)
+        each = [dict.fromkeys(texts[of_row == number].tolist()) for number in range(len(rows))]
+        columns["source"] = np.array(
+            ["; ".join(filter(None, sources)) for sources in each], dtype=np.str_
+        )
     origins: dict[str, tuple[Origin, ...]] = {}
     if rows[0].topology:
         columns["topology"] = np.array([row.topology for row in rows], dtype=np.str_)
@@ -198,8 +200,8 @@ def _labels(rows: Sequence[_Row]) -> list[str]:
     labels = []
     plain = Counter(row.label() for row in rows)
     for row in rows:
-        own = row.own.items() if plain[row.label()] > 1 else ()
-        more = [f"{name} = {value}" for name, value in own if name not in USUAL]
+        pairs = row.own.items() if plain[row.label()] > 1 else ()
+        more = [f"{name} = {value}" for name, value in pairs if name not in USUAL]
         labels.append(", ".join([row.label(), *more]))
     return [
         label if labels.count(label) == 1 else f"{label} #{labels[:index].count(label) + 1}"
@@ -237,12 +239,12 @@ class MeasuredTable:
     def dims_of(self, dims: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the dimensions of what `columns` gives, by variable."""
         every = _filled(dims)
-        own = (*(dim for dim in every if dim != "message_bytes"), "size_class")
+        class_dims = (*(dim for dim in every if dim != "message_bytes"), "size_class")
         by_class = ("median_error", "median_signed_error", "measured_count")
         return {
             "measured_time": ("case", "message_bytes"),
             "relative_error": every,
-            **dict.fromkeys(by_class, own),
+            **dict.fromkeys(by_class, class_dims),
         }
 
     def check_size(self, sizes: Mapping[str, int]) -> None:
@@ -263,8 +265,8 @@ class MeasuredTable:
         """Lay predictions beside the measurements."""
         about = self.dims_of(dims)
         every = about["relative_error"]
-        own = dict(zip(dims, predicted.shape, strict=True))
-        predicted = predicted.reshape([own.get(dim, 1) for dim in every])
+        sizes = dict(zip(dims, predicted.shape, strict=True))
+        predicted = predicted.reshape([sizes.get(dim, 1) for dim in every])
         measured = self.time if every.index("case") < every.index("message_bytes") else self.time.T
         measured = measured.reshape([self._sizes.get(dim, 1) for dim in every])
         errors = predicted / measured - 1.0
@@ -282,9 +284,9 @@ class MeasuredTable:
         }
         return Column("measured_time", ("case", "message_bytes"), self.time.dtype, attrs, self.time)
 
-    def _by_class(self, own: tuple[str, ...], errors: Floats) -> list[Column]:
-        places = class_of(self.message_bytes)
-        parts = [errors[..., places == place] for place in range(len(SIZE_CLASSES))]
+    def _by_class(self, dims: tuple[str, ...], errors: Floats) -> list[Column]:
+        classes = class_of(self.message_bytes)
+        parts = [errors[..., classes == number] for number in range(len(SIZE_CLASSES))]
         sizes, counts = zip(*(medians(np.abs(part)) for part in parts), strict=True)
         signed = [medians(part)[0] for part in parts]
         names = np.array(list(SIZE_CLASSES), dtype=np.str_)
@@ -298,13 +300,13 @@ class MeasuredTable:
         }
         comment = {"units": "1", "comment": "NaN where nothing was both measured and predicted."}
         pair = (np.stack(sizes, axis=-1), np.stack(signed, axis=-1))
-        found = [Column("size_class", ("size_class",), names.dtype, about, names)]
+        columns = [Column("size_class", ("size_class",), names.dtype, about, names)]
         for (name, text), values in zip(texts.items(), pair, strict=True):
             attrs = {"long_name": text, **comment}
-            found.append(Column(name, own, values.dtype, attrs, values))
+            columns.append(Column(name, dims, values.dtype, attrs, values))
         count = np.stack(counts, axis=-1)
         attrs = {"long_name": "message sizes both measured and predicted", "units": "1"}
-        return [*found, Column("measured_count", own, count.dtype, attrs, count)]
+        return [*columns, Column("measured_count", dims, count.dtype, attrs, count)]
 
 
 def _filled(dims: Sequence[str]) -> tuple[str, ...]:
@@ -344,20 +346,20 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(name, str) or not name:
         offer = 'a name, as "nccl-collectives", or a path to a CSV file'
         faults.append(fault("measured.table", name, "no name of a table", offer))
-    found: dict[str, Any] = {"table": name}
+    content: dict[str, Any] = {"table": name}
     for key in ("columns", "units", "where"):
-        value = found[key] = settings.get(key, {})
+        value = content[key] = settings.get(key, {})
         if not isinstance(value, Mapping):
             faults.append(fault(f"measured.{key}", value, "not a table", f"{key} = {{ .. = .. }}"))
         elif key != "where":
             faults += [
-                fault(f"measured.{key}.{one}", text, "not a text", 'such as "time_us"')
-                for one, text in value.items()
+                fault(f"measured.{key}.{column}", text, "not a text", 'such as "time_us"')
+                for column, text in value.items()
                 if not isinstance(text, str)
             ]
     if faults:
         raise InputError(faults)
-    return found
+    return content
 
 
 def _where(table: Table, where: Mapping[str, Any]) -> Table:
@@ -383,17 +385,19 @@ def _where(table: Table, where: Mapping[str, Any]) -> Table:
                 chosen |= matches
         kept &= chosen
     if not faults and not kept.any():
-        place = ", ".join(f"{name} = {wanted}" for name, wanted in where.items())
-        faults.append(fault("measured.where", place, "no row has all of it", "fewer conditions"))
+        conditions = ", ".join(f"{name} = {wanted}" for name, wanted in where.items())
+        faults.append(
+            fault("measured.where", conditions, "no row has all of it", "fewer conditions")
+        )
     if faults:
         raise InputError(faults)
     return replace(table, columns={name: column[kept] for name, column in table.columns.items()})
 
 
 def _table(table: Table, cases: TableCases) -> MeasuredTable:
-    sizes, place = np.unique(table.columns["message_bytes"], return_inverse=True)
+    sizes, size_index = np.unique(table.columns["message_bytes"], return_inverse=True)
     time = np.full((len(cases.axis), len(sizes)), np.nan)
-    cell = cases.of_row * len(sizes) + place
+    cell = cases.of_row * len(sizes) + size_index
     order = np.argsort(cell, kind="stable")
     cells, starts = np.unique(cell[order], return_index=True)
     for index, times in zip(cells, np.split(table.columns["time"][order], starts[1:]), strict=True):

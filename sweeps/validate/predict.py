@@ -33,7 +33,7 @@ from overhead.together import compute
 from sweeps.bands import change_by, percent
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import MEASURED
-from sweeps.result import Field, Result, aligned, of_rows
+from sweeps.result import Field, Result, of_rows
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.fields import Figure
 from sweeps.spec.framework import (
@@ -48,6 +48,7 @@ from sweeps.spec.software import own_library, priced
 from sweeps.spec.units import format_quantity, parse_quantity
 from sweeps.validate.run_table import read_csv
 from sweeps.validate.training_rows import Case
+from sweeps.wrapping import aligned
 
 Floats = NDArray[np.float64]
 
@@ -72,49 +73,51 @@ class Predictions:
 def predict(cases: Sequence[Case], folders: Sequence[Path] = ()) -> Predictions:
     """Predict all cases."""
     load()
-    found = Predictions(*np.full((3, len(cases)), np.nan))
+    predictions = Predictions(*np.full((3, len(cases)), np.nan))
     constants = Constants(folders)
     groups: list[_Group] = []
-    for places in _groups(cases):
-        first = cases[places[0]]
+    for indices in _groups(cases):
+        first = cases[indices[0]]
         try:
-            row = _row(cases, places, constants)
+            row = _row(cases, indices, constants)
             step = None if first.kind == "memory" else row.of_step()
         except (InputError, MissingQuantities) as error:
-            found.reasons.update(dict.fromkeys(places, str(error).replace("\n", "; ")))
+            predictions.reasons.update(dict.fromkeys(indices, str(error).replace("\n", "; ")))
             continue
-        groups.append(_Group(places, first, row, step))
-    steps = [one for one in groups if one.step is not None]
+        groups.append(_Group(indices, first, row, step))
+    steps = [candidate for candidate in groups if candidate.step is not None]
     with np.errstate(all="ignore"):
         compute(
-            [one.step for one in steps if one.step is not None],
-            [(*OF_STEPS, one.first.quantity) for one in steps],
+            [candidate.step for candidate in steps if candidate.step is not None],
+            [(*OF_STEPS, candidate.first.quantity) for candidate in steps],
         )
     for group in groups:
-        places = group.places
+        indices = group.places
         try:
             *three, least = _values(group)
         except (InputError, MissingQuantities) as error:
-            found.reasons.update(dict.fromkeys(places, str(error).replace("\n", "; ")))
+            predictions.reasons.update(dict.fromkeys(indices, str(error).replace("\n", "; ")))
             continue
-        for values, target in zip(three, (found.values, found.low, found.high), strict=True):
-            target[places] = np.broadcast_to(values, len(places))
-        found.reasons.update(_impossible(cases, places, least))
-        for place in places:
-            if math.isnan(found.values[place]):
+        for values, target in zip(
+            three, (predictions.values, predictions.low, predictions.high), strict=True
+        ):
+            target[indices] = np.broadcast_to(values, len(indices))
+        predictions.reasons.update(_impossible(cases, indices, least))
+        for index in indices:
+            if math.isnan(predictions.values[index]):
                 numbers = group.row.numbers
                 nothing = [name for name, value in numbers.items() if np.isnan(value).any()]
-                found.reasons[place] = f"not known: {', '.join(nothing) or 'why'}"
-    return replace(found, reasons=dict(sorted(found.reasons.items())))
+                predictions.reasons[index] = f"not known: {', '.join(nothing) or 'why'}"
+    return replace(predictions, reasons=dict(sorted(predictions.reasons.items())))
 
 
-def _row(cases: Sequence[Case], places: Sequence[int], constants: Constants) -> MeasuredRow:
+def _row(cases: Sequence[Case], indices: Sequence[int], constants: Constants) -> MeasuredRow:
     """Return cases of equal labels as one configuration, their numbers as arrays."""
-    first = cases[places[0]]
+    first = cases[indices[0]]
     numbers = {
-        name: np.array([cases[place].numbers[name] for place in places]) for name in first.numbers
+        name: np.array([cases[index].numbers[name] for index in indices]) for name in first.numbers
     }
-    unknown = np.array([float(len(cases[place].assumed)) for place in places])
+    unknown = np.array([float(len(cases[index].assumed)) for index in indices])
     step = first.kind == "step_time"
     return MeasuredRow(
         numbers | {"unknown_settings": unknown},
@@ -125,15 +128,15 @@ def _row(cases: Sequence[Case], places: Sequence[int], constants: Constants) -> 
 
 
 def _impossible(
-    cases: Sequence[Case], places: Sequence[int], least: Floats
+    cases: Sequence[Case], indices: Sequence[int], least: Floats
 ) -> Iterator[tuple[int, str]]:
     """Yield the places of steps that are said to be faster than the GPUs' peak, and why."""
-    for place, time in zip(places, np.broadcast_to(least, len(places)).tolist(), strict=True):
-        if cases[place].measured < time:
-            share = time / cases[place].measured
+    for index, time in zip(indices, np.broadcast_to(least, len(indices)).tolist(), strict=True):
+        if cases[index].measured < time:
+            share = time / cases[index].measured
             at_best = format_quantity(time, "s")
             yield (
-                place,
+                index,
                 f"impossible: {100.0 * share:.0f} % of the GPUs' peak, {at_best} a step at least",
             )
 
@@ -262,7 +265,7 @@ class Constants:
         known = self.machine(labels["hardware"]) if "hardware" in labels else None
         words = labels["framework"], labels["precision"], labels.get("preset", "")
         run = known_of_run(known, *words)
-        found = {name: one.value for name, one in run.items()}
+        values = {name: origin.value for name, origin in run.items()}
         if "hardware" in labels:
             machine = self.machine(labels["hardware"], changes or {})
             constants = training_constants(
@@ -274,16 +277,16 @@ class Constants:
                 fp8_scaling=labels.get("fp8_scaling"),
                 loss=labels.get("loss"),
             )
-            found |= {name: constant.value for name, constant in constants.items()}
+            values |= {name: constant.value for name, constant in constants.items()}
             if step:
-                found |= _network(machine)
-                found |= self.library(labels)[1]
+                values |= _network(machine)
+                values |= self.library(labels)[1]
         else:
-            found |= {name: figure.value for name, figure in framework.figures.items()}
+            values |= {name: figure.value for name, figure in framework.figures.items()}
             of_loss = framework.of_loss(labels.get("loss"))
-            found |= {name: one.value for name, one in of_loss.items()}
-            found |= _recipe(framework, labels).given()
-        return found
+            values |= {name: origin.value for name, origin in of_loss.items()}
+            values |= _recipe(framework, labels).given()
+        return values
 
     def library(self, labels: Mapping[str, str]) -> tuple[str, dict[str, float]]:
         """Return the library that runs collectives, and its constants, in a step."""
@@ -301,36 +304,36 @@ class Constants:
         if name not in self._machines:
             self._machines[name] = load_hardware(name, self.folders)
         machine = self._machines[name]
-        own = _own(changes or {}, "hardware", machine.name)
-        if not own:
+        changed = _own(changes or {}, "hardware", machine.name)
+        if not changed:
             return machine
-        return replace(machine, figures=_changed(machine.figures, own.get("", {})))
+        return replace(machine, figures=_changed(machine.figures, changed.get("", {})))
 
     def framework(self, name: str, changes: Mapping[Place, float] | None = None) -> Framework:
         """Return a framework with its options, with other values of figures."""
         base, *options = name.split("+")
-        own = _own(changes or {}, "framework", base)
+        changed = _own(changes or {}, "framework", base)
         switched = {
             option: values[""]
             for option in options
             if (values := _own(changes or {}, "framework", f"{base}+{option}"))
         }
-        if own or switched:
+        if changed or switched:
             plain = self.framework(base)
             parts = {
-                one: replace(
-                    plain.options[one], figures=_changed(plain.options[one].figures, values)
+                option: replace(
+                    plain.options[option], figures=_changed(plain.options[option].figures, values)
                 )
-                for one, values in switched.items()
+                for option, values in switched.items()
             }
             generations = {
-                one: _changed(plain.generations.get(one, {}), values)
-                for one, values in own.items()
-                if one
+                generation: _changed(plain.generations.get(generation, {}), values)
+                for generation, values in changed.items()
+                if generation
             }
             plain = replace(
                 plain,
-                figures=_changed(plain.figures, own.get("", {})),
+                figures=_changed(plain.figures, changed.get("", {})),
                 generations={**plain.generations, **generations},
                 options={**plain.options, **parts},
             )
@@ -342,11 +345,11 @@ class Constants:
 
 def _own(changes: Mapping[Place, float], kind: str, file: str) -> dict[str, dict[str, float]]:
     """Return the changes of a file's figures, by generation."""
-    found: dict[str, dict[str, float]] = {}
+    by_generation: dict[str, dict[str, float]] = {}
     for (of, where, generation, figure), value in changes.items():
         if of == kind and where == file:
-            found.setdefault(generation, {})[figure] = value
-    return found
+            by_generation.setdefault(generation, {})[figure] = value
+    return by_generation
 
 
 def _changed(figures: Mapping[str, Figure], values: Mapping[str, float]) -> dict[str, Figure]:
@@ -373,17 +376,17 @@ def _recipe(framework: Framework, labels: Mapping[str, str]) -> Recipe:
 def _network(machine: Machine) -> dict[str, float]:
     """Return a machine's figures of its links, and what its switches can do."""
     figures = machine.figures
-    found = {name: figures[name].value for name in FIGURES if name in figures}
-    found["intra_nvls"] = float("nvls" in machine.in_network)
+    values = {name: figures[name].value for name in FIGURES if name in figures}
+    values["intra_nvls"] = float("nvls" in machine.in_network)
     for level, abilities in (
         ("intra", machine.in_network),
         ("inter", machine.scale_out_in_network),
     ):
-        found[f"{level}_inc"] = float(bool({"inc", "sharp"} & set(abilities)))
-    plain = found.get("intra_latency", 0.0)
+        values[f"{level}_inc"] = float(bool({"inc", "sharp"} & set(abilities)))
+    plain = values.get("intra_latency", 0.0)
     slow = figures["in_network_latency"].value if "in_network_latency" in figures else plain
-    found["in_network_latency_factor"] = slow / plain if plain > 0.0 else 1.0
-    return found
+    values["in_network_latency_factor"] = slow / plain if plain > 0.0 else 1.0
+    return values
 
 
 # What running takes: rows of any quantity, each with what it is predicted from.
@@ -426,9 +429,9 @@ def running_rows(path: Path, ask: Asking) -> list[dict[str, Any]]:
 def _left_out(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> float:
     """Return a row's error where the rate is that of its group's rows of other classes."""
     others = [
-        one["measured"] / one["predicted"]
-        for one in rows
-        if one["group"] == row["group"] and one["class"] != row["class"]
+        other["measured"] / other["predicted"]
+        for other in rows
+        if other["group"] == row["group"] and other["class"] != row["class"]
     ]
     return float(np.median(others)) * (1.0 + row["error"]) - 1.0 if others else math.nan
 
@@ -505,18 +508,18 @@ def _kinds(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "Medians of equal rows; --csv, --json and --output have each row"
     table = [["class", "of", "rows", "measured", "predicted", "error", "held out"]]
     for pair in dict.fromkeys((str(row["class"]), str(row["group"])) for row in rows):
-        own = [row for row in rows if (row["class"], row["group"]) == pair]
+        rows_of_pair = [row for row in rows if (row["class"], row["group"]) == pair]
         middle = {
-            name: float(np.median([row[name] for row in own]))
+            name: float(np.median([row[name] for row in rows_of_pair]))
             for name in ("measured", "predicted", "error", "left_out_error")
         }
         shown = (
-            format_quantity(middle[n], own[0]["units"], binary=False)
+            format_quantity(middle[n], rows_of_pair[0]["units"], binary=False)
             for n in ("measured", "predicted")
         )
         left = middle["left_out_error"]
         text = "-" if math.isnan(left) else change_by(left)
-        table.append([*pair, str(len(own)), *shown, change_by(middle["error"]), text])
+        table.append([*pair, str(len(rows_of_pair)), *shown, change_by(middle["error"]), text])
     yield from aligned(table, left=2)
 
 

@@ -278,21 +278,26 @@ def _of_recipes(
     kept = {_RENAMED.get(name, name): name for name in header if _RENAMED.get(name, name) in known}
     rows = []
     for number, cells in lines:
-        own = dict(zip(header, (cell.strip() for cell in cells), strict=False))
+        cells_by_name = dict(zip(header, (cell.strip() for cell in cells), strict=False))
         texts = {
-            new: _REWORDED.get(new, {}).get(own.get(old, ""), own.get(old, ""))
+            new: _REWORDED.get(new, {}).get(cells_by_name.get(old, ""), cells_by_name.get(old, ""))
             for new, old in kept.items()
         }
-        texts["source_id"] = f"mbridge_{own.get('release') or 'main'}"
-        texts["source_ref"] = own.get("measured_source") or own.get(RECIPE_MARK, "")
-        texts["gpus_per_node"] = _TRAYS.get(own.get("hardware", "").split("-")[0], "8")
-        graphs, scope = own.get("cuda_graph_impl", ""), own.get("cuda_graph_scope", "")
+        texts["source_id"] = f"mbridge_{cells_by_name.get('release') or 'main'}"
+        texts["source_ref"] = cells_by_name.get("measured_source") or cells_by_name.get(
+            RECIPE_MARK, ""
+        )
+        texts["gpus_per_node"] = _TRAYS.get(cells_by_name.get("hardware", "").split("-")[0], "8")
+        graphs, scope = (
+            cells_by_name.get("cuda_graph_impl", ""),
+            cells_by_name.get("cuda_graph_scope", ""),
+        )
         whole = "full_iteration" in (graphs, scope)
         texts["cuda_graphs"] = "whole iteration" if whole else scope.replace(";", "+") or graphs
         if graphs == "local" and not scope:
             texts["cuda_graphs"] = "transformer_engine"
-        if own.get("task") in {"sft", "lora"}:
-            texts["notes"] = {"sft": "SFT", "lora": "LoRA"}[own["task"]]
+        if cells_by_name.get("task") in {"sft", "lora"}:
+            texts["notes"] = {"sft": "SFT", "lora": "LoRA"}[cells_by_name["task"]]
         rows.append((number, [texts[name] for name in (*kept, *names)]))
     return [*kept, *names], rows
 
@@ -351,14 +356,14 @@ def _run(
 
 def _number(cell: str) -> tuple[float, str]:
     """Return a cell's number, NaN if it can't be read, and the remark behind it."""
-    found = _NUMBER.fullmatch(cell)
-    if found is None:
+    match = _NUMBER.fullmatch(cell)
+    if match is None:
         return math.nan, ""
     try:
-        value = float(found["number"].replace(",", ""))
+        value = float(match["number"].replace(",", ""))
     except ValueError:
         return math.nan, ""
-    return value, (found["remark"] or "").strip("()")
+    return value, (match["remark"] or "").strip("()")
 
 
 def _wrong(name: str, value: float) -> tuple[str, str] | None:
@@ -442,16 +447,18 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
     faults: list[str] = []
     rules = []
     for number, entry in enumerate(read_toml(path).get("rules", []), 1):
-        place = f"{path.name}, rule {number}"
+        location = f"{path.name}, rule {number}"
         faults += [
-            fault(f"{place}, {key}", "..", "no such key", nearest(key, _KEYS))
+            fault(f"{location}, {key}", "..", "no such key", nearest(key, _KEYS))
             for key in entry
             if key not in _KEYS
         ]
-        where = _conditions(entry.get("where", {}), f"{place}, where", faults)
-        words, numbers = _settings(entry.get("set", {}), f"{place}, set", faults)
-        weak, usual = _settings(entry.get("usual", {}), f"{place}, usual", faults)
-        faults += [fault(f"{place}, usual.{name}", "..", "no number", "under set") for name in weak]
+        where = _conditions(entry.get("where", {}), f"{location}, where", faults)
+        words, numbers = _settings(entry.get("set", {}), f"{location}, set", faults)
+        weak, usual = _settings(entry.get("usual", {}), f"{location}, usual", faults)
+        faults += [
+            fault(f"{location}, usual.{name}", "..", "no number", "under set") for name in weak
+        ]
         rules.append(
             Rule(
                 where,
@@ -471,32 +478,32 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
 
 
 def _conditions(
-    texts: Mapping[str, str], place: str, faults: list[str]
+    texts: Mapping[str, str], location: str, faults: list[str]
 ) -> dict[str, re.Pattern[str]]:
     known = (*TEXTS, *NUMBERS, *LABELS)
     conditions = {}
     for column, text in texts.items():
         if column not in known:
             faults.append(
-                fault(f"{place}.{column}", "..", "no such column", nearest(column, known))
+                fault(f"{location}.{column}", "..", "no such column", nearest(column, known))
             )
             continue
         try:
             conditions[column] = re.compile(text, re.IGNORECASE)
         except re.error as error:
-            faults.append(fault(f"{place}.{column}", text, "no expression", str(error)))
+            faults.append(fault(f"{location}.{column}", text, "no expression", str(error)))
             continue
         groups = conditions[column].groupindex
         wrong = [name for name in groups if name not in VOCABULARY and name not in HELPERS]
         faults += [
-            fault(f"{place}.{column}", name, "no such quantity", nearest(name, VOCABULARY))
+            fault(f"{location}.{column}", name, "no such quantity", nearest(name, VOCABULARY))
             for name in wrong
         ]
     return conditions
 
 
 def _settings(
-    table: Mapping[str, Any], place: str, faults: list[str]
+    table: Mapping[str, Any], location: str, faults: list[str]
 ) -> tuple[dict[str, str], dict[str, float]]:
     words: dict[str, str] = {}
     numbers: dict[str, float] = {}
@@ -504,39 +511,43 @@ def _settings(
         if name in (*LABELS, *RULES_WORDS):
             words[name] = str(value)
             if name == "recipe" and value not in RECIPES:
-                faults.append(fault(f"{place}.{name}", value, "unknown", nearest(value, RECIPES)))
+                faults.append(
+                    fault(f"{location}.{name}", value, "unknown", nearest(value, RECIPES))
+                )
         elif name in VOCABULARY or name in HELPERS:
             numbers[name] = float(value)
         else:
             known = (*LABELS, *RULES_WORDS, *HELPERS, *VOCABULARY)
-            faults.append(fault(f"{place}.{name}", value, "no such setting", nearest(name, known)))
+            faults.append(
+                fault(f"{location}.{name}", value, "no such setting", nearest(name, known))
+            )
     return words, numbers
 
 
 def settings_of(run: Run, rules: Iterable[Rule]) -> Settings:
     """Return what rules say of a run."""
-    found = Settings()
+    settings = Settings()
     stated = {NUMBERS.get(name) or name for name in run.numbers}
     texts: dict[str, str] = {}  # Of columns that were looked at
     for rule in rules:
         matches = _matches(run, rule, texts)
         if matches is None:
             continue
-        found.words |= rule.words
-        found.numbers |= rule.numbers
-        found.usual |= rule.usual
+        settings.words |= rule.words
+        settings.numbers |= rule.numbers
+        settings.usual |= rule.usual
         for match in matches:
             groups = match.groupdict()
-            found.numbers |= {name: float(text) for name, text in groups.items() if text}
-        found.options |= dict.fromkeys(rule.options)
-        found.without |= dict.fromkeys(rule.without)
+            settings.numbers |= {name: float(text) for name, text in groups.items() if text}
+        settings.options |= dict.fromkeys(rule.options)
+        settings.without |= dict.fromkeys(rule.without)
         # Usual is what a row doesn't say, so that nothing is assumed where it does.
-        found.assumed |= {
+        settings.assumed |= {
             name: None for name in rule.assumed if name not in rule.usual or name not in stated
         }
-        found.skip = found.skip or rule.skip
-        found.read |= set(rule.where)
-    return found
+        settings.skip = settings.skip or rule.skip
+        settings.read |= set(rule.where)
+    return settings
 
 
 def _matches(run: Run, rule: Rule, texts: dict[str, str]) -> Sequence[re.Match[str]] | None:

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from overhead.quantity import VOCABULARY
 from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError
-from sweeps.result import Field, Result, aligned, of_rows
+from sweeps.result import Field, Result, of_rows
 from sweeps.spec.files import shipped
 from sweeps.validate import SIZE_CLASSES, class_of, medians
 from sweeps.validate.predict import Predictions
 from sweeps.validate.training_rows import KINDS, Case, Cases, Skipped
+from sweeps.wrapping import aligned
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -103,7 +104,7 @@ class Score:
 
 def records_of(cases: Cases, predictions: Predictions) -> tuple[list[Record], list[Skipped]]:
     """Lay predictions beside cases."""
-    found = []
+    records = []
     skipped = list(cases.skipped)
     left = left_out_errors()
     for index, case in enumerate(cases.cases):
@@ -112,10 +113,10 @@ def records_of(cases: Cases, predictions: Predictions) -> tuple[list[Record], li
             value = float(predictions.values[index])
             ends = float(predictions.low[index]), float(predictions.high[index])
             model, source = left.get((case.kind, case.source, case.name), (math.nan, math.nan))
-            found.append(Record(case, value, *ends, model, source))
+            records.append(Record(case, value, *ends, model, source))
         else:
             skipped.append(Skipped(case.name, case.source, case.kind, reason))
-    return found, skipped
+    return records, skipped
 
 
 @cache
@@ -161,12 +162,14 @@ def scores_by(records: Iterable[Record], by: str) -> dict[str, Score]:
 
 def skipped_lines(skipped: Sequence[Skipped], *, every: bool = False) -> Iterator[str]:
     """Yield why rows weren't predicted: each reason with its count and its sources."""
-    counts = Counter(one.reason for one in skipped)
+    counts = Counter(case.reason for case in skipped)
     sources: dict[str, dict[str, None]] = {}
-    for one in skipped:
-        sources.setdefault(one.reason, {})[one.source] = None
+    for skipped_case in skipped:
+        sources.setdefault(skipped_case.reason, {})[skipped_case.source] = None
     # What can't be is told first, however seldom.
-    order = sorted(counts.most_common(), key=lambda one: not one[0].startswith("impossible"))
+    order = sorted(
+        counts.most_common(), key=lambda counted: not counted[0].startswith("impossible")
+    )
     shown = order[: None if every else MOST]
     for reason, count in shown:
         yield f"  {count:>4}  {reason} ({', '.join(sources[reason])})"
@@ -212,15 +215,15 @@ def error_answer(dataset: xr.Dataset) -> Iterator[str]:
     wanted = dataset["relative_error"].dims
     others = [str(dim) for dim in wanted if dim not in ("case", "message_bytes")]
     errors = np.abs(dataset["relative_error"].transpose(*others, ...).to_numpy())
-    for place in np.ndindex(*errors.shape[: len(others)]):
-        found = errors[place][np.isfinite(errors[place])]
-        if found.size:
-            names = [str(_values(dataset, dim)[k]) for dim, k in zip(others, place, strict=True)]
+    for cell in np.ndindex(*errors.shape[: len(others)]):
+        finite = errors[cell][np.isfinite(errors[cell])]
+        if finite.size:
+            names = [str(_values(dataset, dim)[k]) for dim, k in zip(others, cell, strict=True)]
             who = (
                 " ".join(f"{dim} {name}" for dim, name in zip(others, names, strict=True)) or "all"
             )
-            ends = [_summary_percent(float(one), "") for one in np.quantile(found, (0.5, 0.9))]
-            points = f"{found.size:,} points"
+            ends = [_summary_percent(float(value), "") for value in np.quantile(finite, (0.5, 0.9))]
+            points = f"{finite.size:,} points"
             yield f"{who}: median error {ends[0]}, P90 {ends[1]} ({points})"
 
 
@@ -284,9 +287,9 @@ def result_of(records: Sequence[Record], attrs: Mapping[str, str]) -> Result:
     fields = [record.fields() for record in records]
     coordinates = []
     for name, words in _TEXTS.items():
-        own = f"{name}_of_run" if name == "class" else name
+        column_name = f"{name}_of_run" if name == "class" else name
         texts = np.array([str(field[name]) for field in fields], dtype=np.str_)
-        coordinates.append(Column(own, ("row",), texts.dtype, {"long_name": words}, texts))
+        coordinates.append(Column(column_name, ("row",), texts.dtype, {"long_name": words}, texts))
     kinds = np.array([record.case.kind for record in records])
     pairs = {
         "measured": np.array([record.case.measured for record in records]),

@@ -80,10 +80,10 @@ def headings_of(
             faults.append(fault(f"measured.units.{key}", units[key], "no unit of it", offer))
     if faults:
         raise InputError(faults)
-    found = []
+    headings_found = []
     for name in dict.fromkeys((*USUAL, *headings)):
-        place = _place(name, header, headings)
-        if place is None:
+        column = _place(name, header, headings)
+        if column is None:
             if name in headings:
                 offer = nearest(headings[name], header)
                 faults.append(
@@ -92,21 +92,21 @@ def headings_of(
             elif name in NEEDED:
                 faults.append(_missing(path, name, header))
             continue
-        unit = "" if name in (*TEXTS, *LABELS) else _unit(name, header[place], units)
+        unit = "" if name in (*TEXTS, *LABELS) else _unit(name, header[column], units)
         if unit is None:
             faults.append(
                 fault(
                     f"{path.name}, heading",
-                    header[place],
+                    header[column],
                     "its unit isn't known",
                     f'end it with one, as in {name}_us, or give units = {{ {name} = "us" }}',
                 )
             )
             continue
-        found.append(Heading(name, header[place], place, unit))
+        headings_found.append(Heading(name, header[column], column, unit))
     if faults:
         raise InputError(list(dict.fromkeys(faults)))
-    return found
+    return headings_found
 
 
 def _missing(path: Path, name: str, header: Sequence[str]) -> str:
@@ -177,10 +177,10 @@ def read_table(
     """Read a table."""
     content, lines = read_csv(path, "measured.table")
     header = [cell.strip() for cell in lines[0][1]]
-    found = headings_of(path, header, headings or {}, units or {})
+    headings_of_file = headings_of(path, header, headings or {}, units or {})
     digest = hashlib.sha256(content).hexdigest()
     numbers = [number for number, _ in lines[1:]]
-    return Table(path, digest, _values(path, found, header, lines[1:]), numbers)
+    return Table(path, digest, _values(path, headings_of_file, header, lines[1:]), numbers)
 
 
 def _values(
@@ -260,20 +260,20 @@ def network_of(
     machine: Machine, run: Run, settings: Mapping[str, float], gpus: float
 ) -> dict[str, float]:
     """Return the GPUs of a node and its network cards as a run had them."""
-    own = machine.figures["gpus_per_node"].value
-    per_node = settings.get("gpus_per_node", run.numbers.get("gpus_per_node", own))
+    gpus_per_node = machine.figures["gpus_per_node"].value
+    per_node = settings.get("gpus_per_node", run.numbers.get("gpus_per_node", gpus_per_node))
     # Of a machine that reaches further than a tray, a run fills as many GPUs evenly.
-    cut = settings.get("domains", 0.0) and own > per_node
-    node = float(cut_domain(np.asarray(gpus), np.asarray(own))) if cut else per_node
-    cards = machine.figures["nics_per_node"].value * node / own
-    found = {"gpus_per_node": node}
+    cut = settings.get("domains", 0.0) and gpus_per_node > per_node
+    node = float(cut_domain(np.asarray(gpus), np.asarray(gpus_per_node))) if cut else per_node
+    cards = machine.figures["nics_per_node"].value * node / gpus_per_node
+    figures = {"gpus_per_node": node}
     if "card_gigabits" in settings:
         cards = settings.get("nics_per_node", cards)
-        found["inter_bandwidth"] = settings["card_gigabits"] * GIGABIT
+        figures["inter_bandwidth"] = settings["card_gigabits"] * GIGABIT
     elif "node_gigabits" in settings:
-        found["inter_bandwidth"] = settings["node_gigabits"] * GIGABIT / max(cards, 1.0)
+        figures["inter_bandwidth"] = settings["node_gigabits"] * GIGABIT / max(cards, 1.0)
     elif "gpu_gigabits" in settings:
-        found["inter_bandwidth"] = settings["gpu_gigabits"] * GIGABIT * node / max(cards, 1.0)
-    found["nics_per_node"] = max(cards, 1.0)
-    found["ranks_sharing_nic"] = node / found["nics_per_node"]
-    return found
+        figures["inter_bandwidth"] = settings["gpu_gigabits"] * GIGABIT * node / max(cards, 1.0)
+    figures["nics_per_node"] = max(cards, 1.0)
+    figures["ranks_sharing_nic"] = node / figures["nics_per_node"]
+    return figures

@@ -139,7 +139,7 @@ def cases_of_runs(
     """Turn rows into cases."""
     known = shipped_rules() if rules is None else rules
     catalogue = _Catalogue(known, folders)
-    found: list[Case] = []
+    cases: list[Case] = []
     skipped: list[Skipped] = []
     every = list(runs)
     linked = {run.texts.get("linked_training_row", "") for run in every} - {""}
@@ -148,10 +148,10 @@ def cases_of_runs(
             if kind not in kinds:
                 continue
             try:
-                found.append(catalogue.case(run, kind))
+                cases.append(catalogue.case(run, kind))
             except Unpredictable as error:
                 skipped.append(Skipped(run.name, run.source, kind, str(error)))
-    return Cases(tuple(found), tuple(skipped))
+    return Cases(tuple(cases), tuple(skipped))
 
 
 def _kinds(run: Run, linked: set[str]) -> list[str]:
@@ -213,12 +213,12 @@ class _Catalogue:
         *,
         step: bool,
     ) -> dict[str, str]:
-        own = {name: run.texts[name] for name in LABELS if run.texts.get(name)}
-        for name, value in own.items():
+        labels_of_run = {name: run.texts[name] for name in LABELS if run.texts.get(name)}
+        for name, value in labels_of_run.items():
             known = label_values(name)
             if known and value not in known:
                 refuse(f"{name} '{value}': unknown; {nearest(value, known)}")
-        labels = {**settings.words, **own}
+        labels = {**settings.words, **labels_of_run}
         if run.texts.get("gpu_type") in self.machines:
             labels.setdefault("hardware", run.texts["gpu_type"])
         for name in ("model", "measure"):
@@ -231,7 +231,7 @@ class _Catalogue:
             kept = labels.get("framework", "").startswith("maxtext")
             labels["recompute"] = "none" if kept else "block"
             assumed["recompute"] = None
-        given |= {*labels} - {*own, *settings.words}
+        given |= {*labels} - {*labels_of_run, *settings.words}
         # What runs it is often read from its source, and brings its kernel.
         assumed |= dict.fromkeys(unknown_settings({*given, "attention_kernel"}))
         labels.setdefault("framework", DEFAULTS["framework"].default)
@@ -265,13 +265,13 @@ class _Catalogue:
         known = {*labels, *settings.numbers, *run.numbers}
         framework = _with(labels.get("framework", ""), settings.options)
         try:
-            one = told(
+            told_preset = told(
                 labels["preset"], about, framework, known, tuple(settings.without), self.folders
             )
         except InputError as error:
             refuse("; ".join(error.faults))
-        labels |= {**one.taken.labels, "framework": one.framework}
-        numbers |= {**one.taken.numbers, **one.taken.modules}
+        labels |= {**told_preset.taken.labels, "framework": told_preset.framework}
+        numbers |= {**told_preset.taken.numbers, **told_preset.taken.modules}
 
     def _check_machine(self, run: Run, labels: dict[str, str], *, step: bool) -> None:
         if "hardware" in labels and self._machine(labels["hardware"]) is not None:
@@ -309,11 +309,11 @@ class _Catalogue:
         step: bool,
     ) -> dict[str, float]:
         quantities = {name: quantity for name, quantity in NUMBERS.items() if quantity}
-        own = {quantities.get(name, name): value for name, value in run.numbers.items()}
-        own = {name: value for name, value in own.items() if name in VOCABULARY}
+        stated = {quantities.get(name, name): value for name, value in run.numbers.items()}
+        stated = {name: value for name, value in stated.items() if name in VOCABULARY}
         helpers = {n: value for n, value in settings.numbers.items() if n in HELPERS}
         known = {n: value for n, value in settings.numbers.items() if n not in HELPERS}
-        numbers = {**settings.usual, **preset, **self._shapes(run, settings), **own, **known}
+        numbers = {**settings.usual, **preset, **self._shapes(run, settings), **stated, **known}
         _complete_shapes(run, numbers, helpers, labels)
         if "layers_per_chunk" in helpers:
             chunks = numbers["layers"] / (numbers["pp"] * helpers["layers_per_chunk"])

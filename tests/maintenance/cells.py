@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from sweeps.errors import RunError
-from sweeps.result import LINE
+from sweeps.wrapping import LINE
 
 Shown = dict[str, object]
 # The time that results tell, so that a notebook is the same whenever it is run.

@@ -14,7 +14,7 @@ from overhead.quantity import VOCABULARY
 from overhead.shipped import error_bands
 from overhead.step.parts import PARTS
 from sweeps.errors import InputError
-from sweeps.result import Field, Result, aligned, of_rows
+from sweeps.result import Field, Result, of_rows
 from sweeps.search.repair import nearest_plan
 from sweeps.search.request import (
     DEFAULT_THRESHOLD,
@@ -28,6 +28,7 @@ from sweeps.search.search import Detail, Found, details, search
 from sweeps.search.space import ENDS, space_of
 from sweeps.search.words import differences
 from sweeps.validate.training_rows import Case, Skipped
+from sweeps.wrapping import aligned
 
 # What a search decides; everything else of a recipe is given.
 DECIDED = (*DEGREES, *NUMBER_CHOICES, "num_micro_batches", *ENDS)

@@ -14,9 +14,10 @@ from sweeps.cli.options import result_options
 from sweeps.cli.typed import Command, folder_option, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, refuse
-from sweeps.result import Field, aligned, of_rows, provenance_of
+from sweeps.result import Field, of_rows, provenance_of
 from sweeps.validate.run_table import find_runs, read_rules, read_runs, shipped_rules
 from sweeps.validate.training_rows import cases_of_runs
+from sweeps.wrapping import aligned
 from tests.maintenance.fit import (
     Fit,
     error_table,
