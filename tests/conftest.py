@@ -83,6 +83,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    gc.callbacks.append(_collected)
     if LIMITED:
         _draw_once()
 
@@ -122,6 +123,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
+COLLECTIONS = {"seconds": 0.0}
+
+
+def _collected(phase: str, _: object) -> None:
+    """Add up the CPU time of garbage collections: what all tests left is no one test's."""
+    COLLECTIONS["seconds"] += sum(os.times()[:2]) * (1 if phase == "stop" else -1)
+
+
 def _cpu_seconds() -> float:
-    """Return what this process and the children that it waited for have used."""
-    return sum(os.times()[:4])
+    """Return what this process and the children that it waited for used beside collections."""
+    return sum(os.times()[:4]) - COLLECTIONS["seconds"]
