@@ -90,7 +90,7 @@ def _nearly(text: str) -> dict[str, Bent]:
 @cache
 def answers() -> Mapping[str, Answer]:
     """Return the laws of all answers, by quantity."""
-    found: dict[str, Answer] = {}
+    by_quantity: dict[str, Answer] = {}
     with TABLE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             law, nearly = parsed(row["laws"], row["free"]), _nearly(row["nearly"])
@@ -98,8 +98,8 @@ def answers() -> Mapping[str, Answer]:
                 message = f"{row['answer']}: {', '.join(sorted(twice))} has two laws"
                 raise ValueError(message)
             where = tuple(row["where"].split(" < ")) if row["where"] else ()
-            found |= dict.fromkeys(row["answer"].split(), Answer(law, nearly, where))
-    return found
+            by_quantity |= dict.fromkeys(row["answer"].split(), Answer(law, nearly, where))
+    return by_quantity
 
 
 @cache

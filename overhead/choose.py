@@ -309,8 +309,8 @@ class Builder(graph.Builder):
             )
         (algorithm,) = algorithms
         if not algorithm.chunked:
-            ones = self._ones()
-            return self.intern("chunks", ("no chunks",), (), lambda: xp.full(ones, xp.nan))
+            chunk_shape = self._ones()
+            return self.intern("chunks", ("no chunks",), (), lambda: xp.full(chunk_shape, xp.nan))
         names = tuple(name for name in algorithm.inputs if name != "chunks")
         steps = paid_by_steps(self.labels, algorithm)
         count = len(steps[0])

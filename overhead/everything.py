@@ -34,9 +34,11 @@ def load(*subjects: str) -> None:
     Formulas of others are checked here, the package's own where all are listed, as tests do.
     """
     for subject in subjects or SUBJECTS:
-        found = importlib.import_module(f"overhead.{subject}")
+        package = importlib.import_module(f"overhead.{subject}")
         # A small subject is a file, a large one a folder of them.
-        for module in pkgutil.iter_modules(getattr(found, "__path__", ()), f"{found.__name__}."):
+        for module in pkgutil.iter_modules(
+            getattr(package, "__path__", ()), f"{package.__name__}."
+        ):
             importlib.import_module(module.name)
     REGISTRY.complete(HERE)
     ALGORITHMS.complete()
@@ -46,8 +48,10 @@ def formulas(*, others: bool = False) -> tuple[Formula, ...]:
     """Return the package's formulas, checked; a user's, too, where `others` are wanted."""
     load()
     REGISTRY.complete()
-    found = (one for one in REGISTRY.values() if others or _own(one.place))
-    return tuple(sorted(found, key=lambda one: (one.returns, one.name)))
+    declared = (
+        declaration for declaration in REGISTRY.values() if others or _own(declaration.place)
+    )
+    return tuple(sorted(declared, key=lambda entry: (entry.returns, entry.name)))
 
 
 def algorithms(*, others: bool = False) -> tuple[Algorithm, ...]:
@@ -57,5 +61,5 @@ def algorithms(*, others: bool = False) -> tuple[Algorithm, ...]:
     return tuple(sorted(declared, key=lambda declaration: declaration.line))
 
 
-def _own(place: str) -> bool:
-    return place.startswith(HERE)
+def _own(location: str) -> bool:
+    return location.startswith(HERE)

@@ -423,7 +423,7 @@ class Registry(Mapping[str, Formula]):
                 what = f"{declared.returns} [{units}]"
                 assumes = "; ".join(declared.assumes)
                 document(declared.kernel, what, declared.reference, assumes)
-        for quantity in {one.returns: None for one in new}:
+        for quantity in {declaration.returns: None for declaration in new}:
             self._refuse_ties(quantity)
 
     def _refuse_ties(self, quantity: str) -> None:

@@ -33,18 +33,18 @@ def frozen(*, eq: bool = True, slots: bool = False) -> Callable[[type[Kind]], ty
     """
 
     def made(plain: type[Kind]) -> type[Kind]:
-        found: Any = dataclass(eq=False, repr=False, slots=slots)(plain)
-        found.__repr__ = _shown
+        data_class: Any = dataclass(eq=False, repr=False, slots=slots)(plain)
+        data_class.__repr__ = _shown
         if eq:
-            found.__eq__, found.__hash__ = _compared(found)
-        return found
+            data_class.__eq__, data_class.__hash__ = _compared(data_class)
+        return data_class
 
     return made
 
 
 def _compared(kind: Any) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int]]:
     """Return how values of a class are compared and hashed."""
-    values = attrgetter(*[one.name for one in fields(kind) if one.compare])
+    values = attrgetter(*[member.name for member in fields(kind) if member.compare])
 
     def equal(self: Any, other: Any) -> Any:
         return values(self) == values(other) if type(other) is kind else NotImplemented
@@ -53,5 +53,7 @@ def _compared(kind: Any) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int
 
 
 def _shown(self: Any) -> str:
-    parts = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr)
+    parts = (
+        f"{member.name}={getattr(self, member.name)!r}" for member in fields(self) if member.repr
+    )
     return f"{type(self).__qualname__}({', '.join(parts)})"

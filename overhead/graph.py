@@ -160,14 +160,22 @@ class Graph:
     def again(self, given: Mapping[str, Node]) -> Graph:
         """Return the same of other given nodes, of the same names and dimensions as its own."""
         nodes = _Bound(given)
-        for one in self.interned.values():  # each after its inputs
-            inputs = tuple([nodes[other] for other in one.inputs])
-            nodes[one] = Node(
-                one.name, one.what, inputs, one.run, one.dims, None, one.ufunc, one.origin, one.key
+        for node in self.interned.values():  # each after its inputs
+            inputs = tuple([nodes[other] for other in node.inputs])
+            nodes[node] = Node(
+                node.name,
+                node.what,
+                inputs,
+                node.run,
+                node.dims,
+                None,
+                node.ufunc,
+                node.origin,
+                node.key,
             )
         return Graph(
-            {key: nodes[one] for key, one in self.interned.items()},
-            {key: nodes[one] for key, one in self.made.items()},
+            {key: nodes[original] for key, original in self.interned.items()},
+            {key: nodes[original] for key, original in self.made.items()},
             dict(self.missing),
             below=self.below,
             first=self.first,
@@ -183,8 +191,8 @@ class _Bound(dict[Node, Node]):
 
     def __missing__(self, node: Node) -> Node:
         given = node.run is None and node.what[0] == "given"
-        found = self[node] = self.given[node.name] if given else node
-        return found
+        counterpart = self[node] = self.given[node.name] if given else node
+        return counterpart
 
 
 DEPENDENCIES = Dependencies(lambda _: ())

@@ -52,8 +52,10 @@ def _path(
     }
     axes = max(size.ndim, *(array.ndim - 1 for array in arrays.values()))
     given: dict[str, ArrayLike] = {"message_bytes": size, **NO_LINKS}
-    for name, one in arrays.items():
-        given[name] = one.reshape(one.shape[:1] + (1,) * (axes + 1 - one.ndim) + one.shape[1:])
+    for name, values in arrays.items():
+        given[name] = values.reshape(
+            values.shape[:1] + (1,) * (axes + 1 - values.ndim) + values.shape[1:]
+        )
     evaluation = Evaluation(given, {"switching": switching})
     joins: dict[str, Callable[..., Any]] = {
         "path_latency": np.sum,
@@ -131,14 +133,14 @@ class LevelHops:
             span *= size
             level = level + (first // span != other // span)
         table = np.array([(0,) * len(self.paths[0]), *self.paths], dtype=np.float64)
-        found = table[level]
+        counts = table[level]
         if self.rails:
             ours, theirs = (
                 each % self.sizes[0] * self.rails // self.sizes[0] for each in (first, other)
             )
             turns = (level > 1) & (ours != theirs)
-            found = found + turns[..., np.newaxis] * np.array(self.turn, dtype=np.float64)
-        return np.moveaxis(found, -1, 0)
+            counts = counts + turns[..., np.newaxis] * np.array(self.turn, dtype=np.float64)
+        return np.moveaxis(counts, -1, 0)
 
 
 @frozen()

@@ -221,33 +221,36 @@ def _sum_up(
     block has, the digits are the same.
     """
     mean, dispersion, last, wanted = np.broadcast_arrays(
-        *(np.asarray(one, dtype=np.float64)[..., None] for one in (mean, dispersion, count, share))
+        *(
+            np.asarray(parameter, dtype=np.float64)[..., None]
+            for parameter in (mean, dispersion, count, share)
+        )
     )
     spread = np.where(dispersion > 0.0, dispersion, 1.0)
-    own = np.where(dispersion > 0.0, -np.log1p(spread * mean) / spread, -mean)
+    log_probability = np.where(dispersion > 0.0, -np.log1p(spread * mean) / spread, -mean)
     with np.errstate(divide="ignore"):
         step = np.log(mean / (1.0 + dispersion * mean))
-    found, added = np.zeros(mean.shape), np.exp(own)
+    first_count, added = np.zeros(mean.shape), np.exp(log_probability)
     total = added
-    done, latest = (total >= wanted) | (last <= 0.0) | (mean <= 0.0), own
+    done, latest = (total >= wanted) | (last <= 0.0) | (mean <= 0.0), log_probability
     most = max(COUNTS // max(mean.size, 1), 1)
     start, size = 0.0, min(FIRST_COUNTS, most)
     while not np.all(done):
         block = start + np.arange(size)
         steps = step + np.log((1.0 + dispersion * block) / (block + 1.0))
-        logs = _on_from(own, steps)
+        logs = _on_from(log_probability, steps)
         sums = _on_from(added, np.exp(logs))
         counts = np.broadcast_to(block + 1.0, sums.shape)
         # Far out nothing is added any more: all there is has been added up.
         enough = (sums >= wanted) | (counts >= last) | (np.exp(logs) <= 0.0) & (counts > mean)
-        place = np.where(enough.any(axis=-1), enough.argmax(axis=-1), block.size - 1)[..., None]
-        found = np.where(done, found, np.take_along_axis(counts, place, -1))
-        total = np.where(done, total, np.take_along_axis(sums, place, -1))
-        latest = np.where(done, latest, np.take_along_axis(logs, place, -1))
-        own, added = logs[..., -1:], sums[..., -1:]
+        index = np.where(enough.any(axis=-1), enough.argmax(axis=-1), block.size - 1)[..., None]
+        first_count = np.where(done, first_count, np.take_along_axis(counts, index, -1))
+        total = np.where(done, total, np.take_along_axis(sums, index, -1))
+        latest = np.where(done, latest, np.take_along_axis(logs, index, -1))
+        log_probability, added = logs[..., -1:], sums[..., -1:]
         start, size = start + size, min(2 * size, most)
         done = done | enough.any(axis=-1)[..., None]
-    return found[..., 0], np.minimum(total, 1.0)[..., 0], latest[..., 0]
+    return first_count[..., 0], np.minimum(total, 1.0)[..., 0], latest[..., 0]
 
 
 def _on_from(begin, terms):

@@ -281,10 +281,10 @@ class Sensitivity:
         yield from _listed("no answer at", holes)
         if self.place:
             by_place: dict[str, list[str]] = {}
-            for one in self.moved:
-                for side in (one.lower, one.upper):
+            for moved_constant in self.moved:
+                for side in (moved_constant.lower, moved_constant.upper):
                     if side.place:
-                        text = f"{one.name} {_shown(one.name, side.value)}"
+                        text = f"{moved_constant.name} {_shown(moved_constant.name, side.value)}"
                         by_place.setdefault(side.place, []).append(text)
             yield from _listed("it is at", [self.place])
             texts = [f"{location} with {', '.join(moved)}" for location, moved in by_place.items()]
@@ -614,8 +614,8 @@ def _alike(first: Resolved, other: Resolved) -> bool:
         return False
 
     def arrays(which: Resolved) -> dict[Any, Any]:
-        found: dict[Any, Any] = {(a.name, n): v for a in which.axes for n, v in a.columns.items()}
-        return found | {(dims, name): values for name, (dims, values) in which.fields.items()}
+        columns: dict[Any, Any] = {(a.name, n): v for a in which.axes for n, v in a.columns.items()}
+        return columns | {(dims, name): values for name, (dims, values) in which.fields.items()}
 
     mine, others = arrays(first), arrays(other)
     return mine.keys() == others.keys() and all(

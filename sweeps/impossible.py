@@ -103,9 +103,9 @@ def _aligned(*arrays: xr.DataArray) -> Iterator[NDArray[Any]]:
     """Yield values with the case first, the message size second, and what else there is."""
     first = ("case", "message_bytes")
     dims = (*first, *dict.fromkeys(d for array in arrays for d in array.dims if d not in first))
-    for one in arrays:
-        missing = [dim for dim in dims if dim not in one.dims]
-        yield one.expand_dims(missing).transpose(*dims).to_numpy()
+    for data in arrays:
+        missing = [dim for dim in dims if dim not in data.dims]
+        yield data.expand_dims(missing).transpose(*dims).to_numpy()
 
 
 def too_many(gpus: Any) -> Iterator[str]:

@@ -153,7 +153,7 @@ class Job:
         from sweeps.store.encode import fingerprint, provenance
 
         code, inputs = self.identity
-        found = provenance(
+        attributes = provenance(
             title=self.sweep.title or self._title,
             summary=self.sweep.summary,
             spec_text=self.text,
@@ -162,9 +162,9 @@ class Job:
             references="; ".join(references(self.program.declarations())),
         )
         implied = "; ".join(f"{name} = {value}" for name, value in self.program.implied.items())
-        found |= {"implied_labels": implied} if implied else {}
+        attributes |= {"implied_labels": implied} if implied else {}
         errors = self._expected_errors()
-        return found | ({"expected_errors": errors} if errors else {})
+        return attributes | ({"expected_errors": errors} if errors else {})
 
     def _expected_errors(self) -> str:
         """Return the errors that times of libraries' profiles have to be expected to have."""

@@ -63,9 +63,9 @@ def _latex(node: ast.expr, outer: int) -> str:
     return ast.unparse(node)
 
 
-def _is(one: ast.expr, other: ast.expr) -> bool:
+def _is(first: ast.expr, other: ast.expr) -> bool:
     """Return whether two factors are one quantity, whose product is its square."""
-    return isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id
+    return isinstance(first, ast.Name) and isinstance(other, ast.Name) and first.id == other.id
 
 
 def _latex_binary(node: ast.BinOp, outer: int) -> str:
@@ -110,7 +110,7 @@ def _latex_call(name: str, args: list[str]) -> str:
         return rf"\frac{{{drawn[0]}}}{{{drawn[1]}}}"
     if name == "power_sum":
         *both, power = args
-        powers = " + ".join(rf"{{\left({one}\right)}}^{{{power}}}" for one in both)
+        powers = " + ".join(rf"{{\left({term}\right)}}^{{{power}}}" for term in both)
         return rf"{{\left({powers}\right)}}^{{\frac{{1}}{{{power}}}}}"
     if name == "square_divisor":
         return rf"\max\left\{{k \mid {args[0]}, k \leq \sqrt{{{args[0]}}}\right\}}"

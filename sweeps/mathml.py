@@ -61,8 +61,8 @@ def _items(parts: list[str]) -> list[str]:
         marks = {"_": "", "^": ""}
         while parts and parts[0] in ("_", "^", "'"):
             mark = parts.pop(0)
-            place = "^" if mark == "'" else mark
-            marks[place] += "<mo>\N{PRIME}</mo>" if mark == "'" else _atom(parts)
+            script = "^" if mark == "'" else mark
+            marks[script] += "<mo>\N{PRIME}</mo>" if mark == "'" else _atom(parts)
         low, high = (f"<mrow>{mark}</mrow>" for mark in marks.values())
         both = {
             (True, True): ("msubsup", low + high),

@@ -132,16 +132,16 @@ class Result:
 
     def fields(self) -> list[Field]:
         """Return what records have, as columns of rows."""
-        found = {}
+        by_record = {}
         for column in (*self.layout.coordinates, *self.layout.variables):
             flags, text = "flag_meanings" in column.attrs, column.dtype.kind in "UO"
             units = "" if flags or text else str(column.attrs.get("units", "1"))
             record = self._names[column.name]
             origin = None if column in self.layout.variables else Origin(None, GIVEN)
             words = str(column.attrs["long_name"])
-            found[record] = Field(record, column.name, words, units, origin)
-        found[UPPER_BOUNDS] = Field(UPPER_BOUNDS, UPPER_BOUNDS, BOUNDED_WORDS)
-        return [found[name] for name in self.header() if name in found]
+            by_record[record] = Field(record, column.name, words, units, origin)
+        by_record[UPPER_BOUNDS] = Field(UPPER_BOUNDS, UPPER_BOUNDS, BOUNDED_WORDS)
+        return [by_record[name] for name in self.header() if name in by_record]
 
     def values(self, most: int | None = None) -> Iterator[dict[str, Any]]:
         """Yield what each cell has by quantity: coordinates, then values; some cells at most.

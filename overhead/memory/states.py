@@ -69,9 +69,19 @@ STORED = (
 @formula(source=ZERO, where="section 5.3", assumes=("adapters are in BF16",), inputs=STORED)
 def weight_shard_memory(adapters, every, *taken):
     """Memory of weights and adapters, wherever they are: sharded from stage 3."""
-    wide, own, copies, zero_stage, shards, expert_shards, experts, narrow, narrow_experts = taken
-    dense = in_both(wide, own + copies, every + adapters, narrow)
-    routed = in_both(wide, own + copies, experts, narrow_experts)
+    (
+        wide,
+        weight_bytes,
+        copies,
+        zero_stage,
+        shards,
+        expert_shards,
+        experts,
+        narrow,
+        narrow_experts,
+    ) = taken
+    dense = in_both(wide, weight_bytes + copies, every + adapters, narrow)
+    routed = in_both(wide, weight_bytes + copies, experts, narrow_experts)
     return _share(zero_stage >= 3.0, dense, routed, shards, expert_shards)
 
 

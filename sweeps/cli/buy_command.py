@@ -96,22 +96,22 @@ def command(**given: Unpack[Planned]) -> int:
     (asked,) = every
     out = Output(given, "buy").checked()
     check_folder(given)
-    found = _searched(asked, {})
-    bought = Bought(found, asked.wish, asked.first, asked.gpus)
+    offered = _searched(asked, {})
+    bought = Bought(offered, asked.wish, asked.first, asked.gpus)
     lines = _lines(bought, asked, wanted_sections(given, OF_BUY), saved=bool(given["save"]))
-    if any(one.detail for own in found for one in own.tried):
+    if any(attempt.detail for offer in offered for attempt in offer.tried):
 
         @cache
         def result() -> Result:
             attrs = _provenance([asked], given)
             return Result(layout([bought], attrs))
 
-        figure = figure_of([bought], _answer(found, asked.wish))
+        figure = figure_of([bought], _answer(offered, asked.wish))
         out.deliver(result, lines, [figure])
-        out.notes.writelines(fitted(_saved(found, asked, given, result)))
+        out.notes.writelines(fitted(_saved(offered, asked, given, result)))
     else:
         sys.stdout.writelines(fitted(lines))
-    return 0 if any(_makes(one, asked.wish) for one in found) else 1
+    return 0 if any(_makes(offer, asked.wish) for offer in offered) else 1
 
 
 def _searched(asked: Purchase, kept: dict[tuple[str, float], Searched]) -> tuple[Offer, ...]:
@@ -123,9 +123,9 @@ def _searched(asked: Purchase, kept: dict[tuple[str, float], Searched]) -> tuple
         bars.append(Progress(f"searching {name}, {asked.tokens(batch)} tokens per step"))
         return bars[-1]
 
-    found = offers(asked.points, asked.wish, asked.sequences, telling, kept, asked.gpus)
+    offered = offers(asked.points, asked.wish, asked.sequences, telling, kept, asked.gpus)
     bars[-1].end()
-    return found
+    return offered
 
 
 def _table_of_purchases(every: Sequence[Purchase], given: Planned) -> int:
@@ -141,20 +141,24 @@ def _table_of_purchases(every: Sequence[Purchase], given: Planned) -> int:
     kept: dict[str, dict[tuple[str, float], Searched]] = {}
     bought: dict[int, Bought] = {}
     # Long runs first: what can't be in many days can't be in fewer.
-    for place in sorted(range(len(every)), key=lambda at: -every[at].wish.days):
-        asked = every[place]
-        own = kept.setdefault(asked.first.labels.get("model", ""), {})
-        found = _searched(asked, own)
-        bought[place] = Bought(found, asked.wish, asked.first, asked.gpus)
-    several = [bought[place] for place in range(len(every))]
+    for index in sorted(range(len(every)), key=lambda at: -every[at].wish.days):
+        asked = every[index]
+        searches = kept.setdefault(asked.first.labels.get("model", ""), {})
+        offered = _searched(asked, searches)
+        bought[index] = Bought(offered, asked.wish, asked.first, asked.gpus)
+    several = [bought[number] for number in range(len(every))]
     lines = _lines_of_several(several, every)
-    if any(row for own in several for row in own.rows()):
+    if any(row for purchase in several for row in purchase.rows()):
         out.deliver(
             lambda: Result(layout(several, _provenance(every, given))), lines, [figure_of(several)]
         )
     else:
         sys.stdout.writelines(fitted(lines))
-    return 0 if any(_makes(one, own.wish) for own in several for one in own.found) else 1
+    return (
+        0
+        if any(_makes(offer, purchase.wish) for purchase in several for offer in purchase.found)
+        else 1
+    )
 
 
 def _lines_of_several(several: Sequence[Bought], every: Sequence[Purchase]) -> Iterator[str]:
@@ -162,16 +166,18 @@ def _lines_of_several(several: Sequence[Bought], every: Sequence[Purchase]) -> I
     varied = [name for name in SEVERAL if len({asked.keys[name] for asked in every}) > 1]
     chosen: list[Row] = []
     others: dict[str, None] = {}
-    for own, asked in zip(several, every, strict=True):
-        batch = best_batch(own.found, own.wish) or own.found[-1].batch
+    for purchase, asked in zip(several, every, strict=True):
+        batch = best_batch(purchase.found, purchase.wish) or purchase.found[-1].batch
         keys = [asked.keys[name] for name in varied]
-        here = [one for one in own.found if one.batch == batch]
-        made = _ordered([one for one in here if one.least], own.wish)
-        rows = _compared(here, own.wish) if asked.gpus else _of_machines(made, own.wish)
-        chosen += [([*keys, *key], one, why) for key, one, why in rows if why != FEWEST]
-        why = (f"{', '.join(keys)}, {one.machine}: {one.why}" for one in here if not one.least)
+        here = [offer for offer in purchase.found if offer.batch == batch]
+        made = _ordered([offer for offer in here if offer.least], purchase.wish)
+        rows = _compared(here, purchase.wish) if asked.gpus else _of_machines(made, purchase.wish)
+        chosen += [([*keys, *key], attempt, why) for key, attempt, why in rows if why != FEWEST]
+        why = (
+            f"{', '.join(keys)}, {offer.machine}: {offer.why}" for offer in here if not offer.least
+        )
         others |= dict.fromkeys(why)
-    count = sum(any(_makes(one, own.wish) for one in own.found) for own in several)
+    count = sum(any(_makes(offer, bought.wish) for offer in bought.found) for bought in several)
     yield f"{count} of {len(several)} purchases can be made: GPUs, days and cost by machine"
     readings = dict.fromkeys(line for asked in every for line in asked.readings)
     yield from (f"  ({line})" for line in readings)
@@ -241,25 +247,27 @@ def _provenance(every: Sequence[Purchase], given: Planned) -> dict[str, str]:
 
 
 def _lines(bought: Bought, asked: Purchase, show: Sequence[str], *, saved: bool) -> Iterator[str]:
-    found, wish = bought.found, asked.wish
-    batch = best_batch(found, wish) or found[-1].batch
-    here = [one for one in found if one.batch == batch]
-    made = _ordered([one for one in here if one.least], wish)
-    others = [one for one in here if one.least is None]
+    offered, wish = bought.found, asked.wish
+    batch = best_batch(offered, wish) or offered[-1].batch
+    here = [offer for offer in offered if offer.batch == batch]
+    made = _ordered([offer for offer in here if offer.least], wish)
+    others = [offer for offer in here if offer.least is None]
     yield _first(made, here, wish)
-    best = [one.best(wish) for one in made]
-    yield from impossible_lines([one.detail.plan for one in best if one and one.detail])
-    yield from _question(found, asked, batch, made)
+    best = [offer.best(wish) for offer in made]
+    yield from impossible_lines(
+        [attempt.detail.plan for attempt in best if attempt and attempt.detail]
+    )
+    yield from _question(offered, asked, batch, made)
     rows = _compared(here, wish) if asked.gpus else _of_machines(made, wish)
     if rows:
         yield from aligned(_table([], rows), left=1, keys=2)
-    yield from _unpriced_words(found, asked)
+    yield from _unpriced_words(offered, asked)
     yield ""
-    if len(asked.sequences) > 1 and any(one.tried for one in found):
-        yield from _by_batch(found, asked)
-    for one in (*made, *others):
-        yield from _in_short(one, wish)
-    if not made and asked.batches is None and any(one.tried for one in here):
+    if len(asked.sequences) > 1 and any(offer.tried for offer in offered):
+        yield from _by_batch(offered, asked)
+    for candidate in (*made, *others):
+        yield from _in_short(candidate, wish)
+    if not made and asked.batches is None and any(offer.tried for offer in here):
         yield f"a larger batch may do: {flag_of('global_batch_size')}"
     yield ""
     if asked.assumed:
@@ -271,7 +279,7 @@ def _lines(bought: Bought, asked: Purchase, show: Sequence[str], *, saved: bool)
             yield from wrapped(old[0].upper() + old[1:])
     yield from _searched_words([bought])
     bodies: dict[str, Callable[[], Iterable[str]]] = {
-        "reasons": lambda: (line for one in (*made, *others) for line in _of_machine(one, wish))
+        "reasons": lambda: (line for offer in (*made, *others) for line in _of_machine(offer, wish))
     }
     yield from more_line(show, bodies, "" if saved else SAVING)
     yield from shown_sections(show, bodies)
@@ -346,10 +354,13 @@ Row = tuple[list[str], Tried, str]
 FEWEST = "the fewest"
 
 
-def _compared(found: Sequence[Offer], wish: Wish) -> list[Row]:
+def _compared(offered: Sequence[Offer], wish: Wish) -> list[Row]:
     """Return a row for each number of GPUs that was asked for and can run."""
     return [
-        ([one.machine], own, own.fails(wish)) for one in found for own in one.tried if own.detail
+        ([offer.machine], attempt, attempt.fails(wish))
+        for offer in offered
+        for attempt in offer.tried
+        if attempt.detail
     ]
 
 
@@ -358,10 +369,10 @@ def _searched_words(every: Sequence[Bought]) -> Iterator[str]:
     if not every[0].gpus:
         yield "Searched: numbers of nodes with prime factors up to 7"
         return
-    offers = [one for bought in every for one in bought.found]
-    for machine in dict.fromkeys(one.machine for one in offers):
-        tried = [own for one in offers if one.machine == machine for own in one.tried]
-        able = {own.gpus for own in tried if own.detail}
+    offers = [offer for bought in every for offer in bought.found]
+    for machine in dict.fromkeys(offer.machine for offer in offers):
+        tried = [attempt for offer in offers if offer.machine == machine for attempt in offer.tried]
+        able = {attempt.gpus for attempt in tried if attempt.detail}
         if able and (none := [f"{gpus:,}" for gpus in every[0].gpus if gpus not in able]):
             yield f"No plan can run on {', '.join(none)} GPUs of {machine}"
 
@@ -369,12 +380,12 @@ def _searched_words(every: Sequence[Bought]) -> Iterator[str]:
 def _of_machines(made: Sequence[Offer], wish: Wish) -> list[Row]:
     """Return the rows of machines: each one's best, and the fewest GPUs that make it."""
     chosen = []
-    for one in made:
-        best = one.best(wish)
-        for own in (best, one.least) if one.least is not best else (best,):
-            assert own is not None
-            why = own.fails(wish) or ("" if own is best else FEWEST)
-            chosen.append(([one.machine], own, why))
+    for offer in made:
+        best = offer.best(wish)
+        for attempt in (best, offer.least) if offer.least is not best else (best,):
+            assert attempt is not None
+            why = attempt.fails(wish) or ("" if attempt is best else FEWEST)
+            chosen.append(([offer.machine], attempt, why))
     return chosen
 
 

@@ -77,7 +77,7 @@ def read_purchases(given: Planned) -> list[Purchase]:
     # Of several machines prices are a machine's each, and named by it.
     machines = (given["hardware"] or "").split(",")
     typed = None if text is None or "=" in text or len(machines) > 1 else text
-    prices = {f"{one:g}": one for one in _several("gpu_hour_price", typed, faults)}
+    prices = {f"{amount:g}": amount for amount in _several("gpu_hour_price", typed, faults)}
     names = [part.strip() for part in (given["model"] or "").split(",")]
     models: dict[str, _Model] = {}
     first = {"gpu_hour_price": next(iter(prices), None)} if len(prices) > 1 else {}
@@ -87,7 +87,7 @@ def read_purchases(given: Planned) -> list[Purchase]:
         except InputError as error:
             faults += [line for line in error.faults if line not in faults]
     tell_all(faults)
-    found = []
+    purchases = []
     for combined in itertools.product(models, tokens, days, prices if len(prices) > 1 else [None]):
         name, of_tokens, in_days, price = combined
         wish = Wish(tokens[of_tokens], days[in_days], inf if budget is None else budget)
@@ -98,18 +98,18 @@ def read_purchases(given: Planned) -> list[Purchase]:
                 for machine, point in asked.points.items()
             }
             asked = replace(asked, points=points)
-        one = _purchase(asked, wish, folders_of(given))
+        purchase = _purchase(asked, wish, folders_of(given))
         if budget is not None:
             notes = _unpriced(asked.points, str(given["budget"]))
-            one = replace(one, readings=[*one.readings, *notes])
-        keys = {key: str(own) for key, own in zip(SEVERAL, combined, strict=True)}
-        found.append(replace(one, gpus=tuple(map(int, gpus)), keys=keys))
-    return found
+            purchase = replace(purchase, readings=[*purchase.readings, *notes])
+        keys = {key: str(value) for key, value in zip(SEVERAL, combined, strict=True)}
+        purchases.append(replace(purchase, gpus=tuple(map(int, gpus)), keys=keys))
+    return purchases
 
 
 def _amounts(flag: str, text: str, unit: str, faults: list[str]) -> dict[str, float]:
     """Return the numbers of an option such as 2T,15T or 1T:8T:x2, by how each is told."""
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     for piece in (part.strip() for part in text.split(",")):
         ends = piece.split(":")
         if not piece:
@@ -121,18 +121,18 @@ def _amounts(flag: str, text: str, unit: str, faults: list[str]) -> dict[str, fl
             continue
         values = {piece: numbers[0]}
         if len(ends) > 1:
-            ranged = ":".join([*(f"{one:.17g}" for one in numbers if one), *ends[2:]])
+            ranged = ":".join([*(f"{number:.17g}" for number in numbers if number), *ends[2:]])
             try:
-                values = {_told(one): one for one in _range(ranged, flag)}
+                values = {_told(number): number for number in _range(ranged, flag)}
             except InputError as error:
                 faults += error.faults
                 continue
         for told, value in values.items():
-            if value in found.values():
+            if value in amounts.values():
                 faults.append(fault(flag, told, "is given twice", "give it once"))
             elif value is not None:
-                found[told] = value
-    return found
+                amounts[told] = value
+    return amounts
 
 
 def _range(text: str, flag: str) -> list[float]:
@@ -184,7 +184,9 @@ def _of_model(given: Planned) -> _Model:
     points = {}
     lengths: Sequence[str] = ()
     for machine in machines:
-        prices = {one: texts[machine] for one, texts in each.items() if machine in texts}
+        prices = {
+            price_name: texts[machine] for price_name, texts in each.items() if machine in texts
+        }
         asked = {"world_size": "8", **values, **prices, "hardware": machine}
         request = read_request(
             asked, objective="time", folders=folders_of(given), usual_length=USUAL_LENGTH
@@ -222,14 +224,14 @@ def _each(
         return {}
     if "=" not in text:
         return dict.fromkeys(machines, text)
-    found = {}
+    by_machine = {}
     for piece in text.split(","):
         machine, _, value = (part.strip() for part in piece.partition("="))
         if machine not in machines or not value:
             allowed = f"one value, or machine=value of {', '.join(machines)}"
             faults.append(fault(flag_of(name), piece, "can't be read", allowed))
-        found[machine] = value
-    return found
+        by_machine[machine] = value
+    return by_machine
 
 
 def _purchase(asked: _Model, wish: Wish, folders: Sequence[Path]) -> Purchase:

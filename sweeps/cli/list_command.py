@@ -56,20 +56,20 @@ def command(
             faults.append(fault(flag, value, "unknown", nearest(value, known)))
     tell_all(faults)
     every = topology is None and collective is None
-    found = [
+    algorithms = [
         algorithm
-        for algorithm in sorted(ALGORITHMS.values(), key=lambda one: one.key)
+        for algorithm in sorted(ALGORITHMS.values(), key=lambda candidate: candidate.key)
         if topology in (None, algorithm.topology) and collective in (None, algorithm.collective)
     ]
     if show:
         if kind != "formulas":
-            _write(_algorithm_rows(found))
+            _write(_algorithm_rows(algorithms))
         if kind != "algorithms" and every:
             _write(_formula_rows())
     elif kind == "formulas":
         sys.stdout.writelines(fitted(_formula_counts()))
     else:
-        brief = _counts() if every else _names(found, topology, collective)
+        brief = _counts() if every else _names(algorithms, topology, collective)
         sys.stdout.writelines(fitted(brief))
     return 0
 

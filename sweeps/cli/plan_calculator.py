@@ -306,19 +306,19 @@ def _several(calculations: Sequence[Calculation], asked: Asked) -> Iterator[str]
     yield "what each leaves out: give one value"
 
 
-def _lines(one: Calculation, asked: Asked) -> Iterator[str]:
-    cluster = one.cluster
-    yield from _recommended(one)
+def _lines(calculation: Calculation, asked: Asked) -> Iterator[str]:
+    cluster = calculation.cluster
+    yield from _recommended(calculation)
     yield ""
     yield from _head(asked)
-    yield from _asked(one)
+    yield from _asked(calculation)
     yield ""
-    yield from _table(one)
+    yield from _table(calculation)
     if cluster.experts:
         yield ""
-        yield from _experts(one)
+        yield from _experts(calculation)
     yield ""
-    yield from _left_out(one, asked)
+    yield from _left_out(calculation, asked)
 
 
 def _asked(calculation: Calculation) -> Iterator[str]:
@@ -427,9 +427,9 @@ def _recommended(calculation: Calculation) -> Iterator[str]:
         )
 
 
-def _experts(one: Calculation) -> Iterator[str]:
+def _experts(calculation: Calculation) -> Iterator[str]:
     """Yield how the recommended row splits the experts, or the last one."""
-    cluster, row = one.cluster, one.recommended or one.rows[-1]
+    cluster, row = calculation.cluster, calculation.recommended or calculation.rows[-1]
     yield "experts"
     each = f"{cluster.experts / row.ep:g} of {cluster.experts} experts"
     yield from _bullet(f"EP={row.ep}: a GPU holds {each}, each whole")
@@ -441,9 +441,9 @@ def _experts(one: Calculation) -> Iterator[str]:
         )
 
 
-def _left_out(one: Calculation, asked: Asked) -> Iterator[str]:
+def _left_out(calculation: Calculation, asked: Asked) -> Iterator[str]:
     """Yield where the calculator's method leads elsewhere than a model of the whole step."""
-    cluster = one.cluster
+    cluster = calculation.cluster
     shapes, made = shapes_of(cluster)
     yield "what it leaves out"
     if cluster.batch >= max(TRIED_PP):
@@ -470,11 +470,11 @@ def _whole(cluster: Cluster, given: Mapping[str, str], made: float) -> str:
         return f"activations, buffers, ZeRO and time: {error.faults[0]}"
     if best is None:
         return "with activations, buffers and ZeRO no plan of its sizes can run"
-    (found,) = details([best], ("step_time", "peak_memory"))
+    (detail,) = details([best], ("step_time", "peak_memory"))
     return (
         f"activations, buffers, ZeRO and time: of all plans of its sizes ({made / 1e9:.4g} billion "
-        f"parameters) the best is {best.name}: {_gb(found['peak_memory'])}, "
-        f"{found['step_time']:.4g} s a step on {best.labels['hardware']}; any option of plans, "
+        f"parameters) the best is {best.name}: {_gb(detail['peak_memory'])}, "
+        f"{detail['step_time']:.4g} s a step on {best.labels['hardware']}; any option of plans, "
         "such as --objective time, says it whole"
     )
 

@@ -404,26 +404,26 @@ def _one(request: Request, asked: Asked, given: Planned) -> int:
     out.checked()
     check_folder(given)
     progress = Progress("searching")
-    found = answer(request.first, progress=progress)
+    solution = answer(request.first, progress=progress)
     progress.end()
-    plans = Plans(request, found, None, asked.tokens, asked.days, given["top"] or KEPT_SPLITS)
+    plans = Plans(request, solution, None, asked.tokens, asked.days, given["top"] or KEPT_SPLITS)
     keep(found=plans)
-    if found.recommended is None:
-        sys.stdout.writelines(fitted(nothing_lines(found, asked, given["show"])))
+    if solution.recommended is None:
+        sys.stdout.writelines(fitted(nothing_lines(solution, asked, given["show"])))
         return 1
     if given["sensitivity"]:
         from sweeps.cli.plan_report import survival_lines
 
-        lasting = survival(found)
-        lines = survival_lines(found, lasting, every=given["verbose"])
+        lasting = survival(solution)
+        lines = survival_lines(solution, lasting, every=given["verbose"])
         out.deliver(lasting.own.result(given, lasting.columns()), lines)
         return 0
     result = cache(lambda: plans.result(given, formulas=str(file_options(given)["formulas"])))
-    lines = answer_lines(found, asked, given)
+    lines = answer_lines(solution, asked, given)
     out.deliver(result, lines, lambda dataset: _figures(dataset, plans))
-    best = found.main[0]
-    heading = (best.plan.name, question(found), f"Predicted: {reached(best)}")
-    out.notes.writelines(fitted(save(given, best.plan, found.point, heading, result)))
+    best = solution.main[0]
+    heading = (best.plan.name, question(solution), f"Predicted: {reached(best)}")
+    out.notes.writelines(fitted(save(given, best.plan, solution.point, heading, result)))
     return 0
 
 
@@ -447,7 +447,7 @@ UNEXPLAINED = (
 
 def _many(request: Request, asked: Asked, given: Planned) -> int:
     """Answer a question at many points."""
-    one = (
+    options = (
         "explain",
         "sensitivity",
         "lost_nodes",
@@ -458,7 +458,7 @@ def _many(request: Request, asked: Asked, given: Planned) -> int:
         "verbose",
         "save",
     )
-    refuse_given(one, "is for one point, and there are many", "one value for every argument")
+    refuse_given(options, "is for one point, and there are many", "one value for every argument")
     out = Output(given, "plan").checked()
     progress = Progress("searching")
     best = best_at(request, progress)

@@ -65,30 +65,32 @@ def explain(request: Request, asked: Asked, given: Planned) -> int:
 
 
 def _lines(
-    own: Answer, detail: Detail, best: Answer, asked: Asked, given: Planned
+    solution: Answer, detail: Detail, best: Answer, asked: Asked, given: Planned
 ) -> Iterator[str]:
     yield reached(detail)
     yield from impossible_lines([detail.plan])
-    yield f"  {question(own)}"
+    yield f"  {question(solution)}"
     yield f"explained: {detail.plan.name}"
     free = [
         name.replace("_", " ")
         for name in CHOICES
-        if name in own.found.space.choices
+        if name in solution.found.space.choices
         and name not in asked.explain
-        and name not in own.point.choices
+        and name not in solution.point.choices
     ]
     if free:
         yield f"  (of what isn't said, the best was taken: {', '.join(free)})"
-    yield from bullets(list(_reasons(detail, best, own)))
-    yield from question_lines(own, asked)
-    bodies = {name: partial(part_lines, name, own, detail.plan) for name in OF_ONE}
+    yield from bullets(list(_reasons(detail, best, solution)))
+    yield from question_lines(solution, asked)
+    bodies = {name: partial(part_lines, name, solution, detail.plan) for name in OF_ONE}
     yield from shown_sections(OF_ONE, bodies)
     yield ""
     yield from what_if_lines(effects(detail, best.found.space.choices))
-    yield from training_lines(detail, asked, own.point.folders)
+    yield from training_lines(detail, asked, solution.point.folders)
     yield from settings_lines(settings_of(detail.plan))
-    yield from answer_defaults(own, asked) if given["verbose"] else short_defaults(own, asked)
+    yield from (
+        answer_defaults(solution, asked) if given["verbose"] else short_defaults(solution, asked)
+    )
 
 
 def _reasons(detail: Detail, best: Answer, solution: Answer) -> Iterator[str]:

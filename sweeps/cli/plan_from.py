@@ -65,13 +65,13 @@ def _own(best: Answer, asked: Asked, plan: Mapping[str, str]) -> Detail | None:
     return detail
 
 
-def _changes(own: Execution, best: Execution, from_file: FromFile) -> str:
+def _changes(file_plan: Execution, best: Execution, from_file: FromFile) -> str:
     """Return the settings that differ, in the words of the file's framework."""
     form = from_file.readings[0].format
     name = next((framework for word, framework in WORDS.items() if word in form), "")
     if not name:
         return ""
-    here, there = (_lines(settings_of(plan), name) for plan in (own, best))
+    here, there = (_lines(settings_of(plan), name) for plan in (file_plan, best))
     removed = [line for line in here if line not in there]
     added = [line for line in there if line not in here]
     flags = {line.split(" ")[0].rstrip("=") for line in added}

@@ -240,8 +240,8 @@ def answer_lines(answer: Answer, asked: Asked, given: Planned) -> Iterator[str]:
     lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
     above = [reached(best), *_preset(answer), *impossible_lines([best.plan])]
     above += (line for text in (*run[:1], *lost[:1]) for line in wrapped(text, indent="  "))
-    own = [*file_lines(answer, asked)]
-    above += (*own, *_question(answer, asked), "")
+    file_words = [*file_lines(answer, asked)]
+    above += (*file_words, *_question(answer, asked), "")
     below = [*("the training run", *run[1:])] if run else []
     below += lost[1:]
     if np.isfinite(best["step_time"]):
@@ -249,7 +249,7 @@ def answer_lines(answer: Answer, asked: Asked, given: Planned) -> Iterator[str]:
     below += (*_searched(answer), *short_defaults(answer, asked))
     below += more_line(wanted, OF_PLAN, "" if given["save"] else SAVING)
     yield from above
-    count = _splits_in_room(answer, height([*above, *below])) if own else SHOWN_SPLITS
+    count = _splits_in_room(answer, height([*above, *below])) if file_words else SHOWN_SPLITS
     yield from _best(answer, given["top"] or count)
     yield from below
     yield from shown_sections(wanted, bodies)
@@ -546,13 +546,13 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
             "of work done again, once"
         ]
     )
-    for one in ways:
-        short = "" if one.fits else "; does not fit"
-        if one.loss < SMALLEST_LOSS:
+    for outcome in ways:
+        short = "" if outcome.fits else "; does not fit"
+        if outcome.loss < SMALLEST_LOSS:
             short = " (the full cluster would be no faster)"
-        loss = "0 %" if one.loss < SMALLEST_LOSS else percent(-one.loss)
-        line = f"{loss}: {one.words}: {one.rate:,.0f} tokens/s{short}"
-        yield from bullets([f"{line}: {one.plan.name}" if one.fits else line])
+        loss = "0 %" if outcome.loss < SMALLEST_LOSS else percent(-outcome.loss)
+        line = f"{loss}: {outcome.words}: {outcome.rate:,.0f} tokens/s{short}"
+        yield from bullets([f"{line}: {outcome.plan.name}" if outcome.fits else line])
     if not any(lost.fits for lost in ways):
         yield "  - nothing can run on what is left"
     yield ""

@@ -112,14 +112,14 @@ def command(spec: str | None, **given: Unpack[Given]) -> int:
 
     _check_options(given)
     load_formulas(given["formulas"])
-    found = find_sweep(spec)
-    if is_study(found):
+    path = find_sweep(spec)
+    if is_study(path):
         from sweeps.cli.hops_command import run_study
 
         refuse_given(OF_SWEEPS, "is of a sweep of formulas, and this is a study of hops")
-        return run_study(found, {**given, "plot": given["plot"] is not False})
+        return run_study(path, {**given, "plot": given["plot"] is not False})
     folders = folders_of(given)
-    sweep, text = load_sweep(found, given["settings"], folders)
+    sweep, text = load_sweep(path, given["settings"], folders)
     options = file_options(given)
     job = prepare(
         sweep,
@@ -127,15 +127,15 @@ def command(spec: str | None, **given: Unpack[Given]) -> int:
         command=command_line(),
         folders=folders,
         options=options,
-        where=f"{found.name}: ",
+        where=f"{path.name}: ",
     )
     if given["sensitivity"]:
-        return _sensitivity(job, given, found.stem)
+        return _sensitivity(job, given, path.stem)
     # Undrawn unless asked for: figures of what is large, which declares none of its own.
     asked = bool(sweep.figures) if given["plot"] is None else given["plot"]
-    _check_valid(job, found.name)
-    own = {reduction.name: reduction.units for reduction in sweep.reductions}
-    out = Output({**given, "plot": asked}, found.stem, own)
+    _check_valid(job, path.name)
+    units = {reduction.name: reduction.units for reduction in sweep.reductions}
+    out = Output({**given, "plot": asked}, path.stem, units)
     if asked:
         _check_declared(job)
     if given["dry_run"]:
@@ -166,12 +166,14 @@ def _sensitivity(job: Any, given: Given, name: str) -> int:
     idle = ("page", "dry_run", "workers", "scheduler", "resume", "asserts", "kind")
     refuse_given(idle, "is of the sweep itself", "leave it out beside --sensitivity")
     asked = str(given["sensitivity"])
-    own = {reduction.name: reduction for reduction in job.sweep.reductions}
-    if asked not in own and job.program.grid.cells > 1:
-        allowed = nearest(asked, own) if own else "a sweep with a reduction, or of one cell"
+    reductions = {reduction.name: reduction for reduction in job.sweep.reductions}
+    if asked not in reductions and job.program.grid.cells > 1:
+        allowed = (
+            nearest(asked, reductions) if reductions else "a sweep with a reduction, or of one cell"
+        )
         refuse("--sensitivity", asked, "is no reduction of this sweep", allowed)
-    answer = own.get(asked, asked)
-    quantity = asked if answer is asked else own[asked].quantity
+    answer = reductions.get(asked, asked)
+    quantity = asked if answer is asked else reductions[asked].quantity
     drawn: Given = {**given, "plot": bool(given["plot"])}
     show_sensitivity(job.of(quantity), drawn, name, answer)
     return 0

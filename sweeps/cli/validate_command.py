@@ -242,7 +242,7 @@ def _predicted(
     groups: Sequence[str],
     measured: Sequence[float],
     predicted: Sequence[float],
-    place: Path,
+    path: Path,
 ) -> list[Path]:
     """Draw what was predicted of a quantity against what was measured."""
     import numpy as np
@@ -256,7 +256,7 @@ def _predicted(
     attrs = {"long_name": words, "units": units}
     cloud = Cloud(attrs, list(groups), np.array(measured) / scale, np.array(predicted) / scale)
     title = f"{words[0].upper()}{words[1:]}: predicted and measured"
-    return [*draw_predicted(cloud, place, title=title)]
+    return [*draw_predicted(cloud, path, title=title)]
 
 
 # Plans that experts published.

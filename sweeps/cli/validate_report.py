@@ -68,8 +68,8 @@ def training_lines(
     """Yield how far predictions of training runs are off."""
     measured = {kind: _measured(records, kind) for kind in WORDS}
     outside = {kind: _measured(records, kind, outside=True) for kind in WORDS}
-    for title, found in (("Outside the fit, ", outside), ("", measured)):
-        for kind, runs in found.items():
+    for title, by_kind in (("Outside the fit, ", outside), ("", measured)):
+        for kind, runs in by_kind.items():
             if runs:
                 words = WORDS[kind].lower() if title else WORDS[kind]
                 yield from wrapped(_answer(f"{title}{words}", score(runs)))
@@ -122,7 +122,9 @@ def _class_table(
     few = len({run.case.source for run in outside["step_time"]}) <= MOST
     for kind, runs in outside.items():
         by = ("source" if few else "sort") if kind == "step_time" else "class"
-        table += [_class_row(name, one) for name, one in scores_by(runs, by).items()]
+        table += [
+            _class_row(name, class_score) for name, class_score in scores_by(runs, by).items()
+        ]
     for kind, words in WORDS.items():
         scores = scores_by(_measured(records, kind), "class")
         chosen = [name for name in FIRST[kind] if name in scores]
@@ -135,15 +137,21 @@ def _class_table(
 HEADS = ("runs", "MAPE", "median", "P90", "bias", "held out", "inside")
 
 
-def _class_row(name: str, one: Score) -> list[str]:
-    errors = (one.mape, one.median, one.p90, one.bias, one.without_source)
+def _class_row(name: str, class_score: Score) -> list[str]:
+    errors = (
+        class_score.mape,
+        class_score.median,
+        class_score.p90,
+        class_score.bias,
+        class_score.without_source,
+    )
     cells = [
         "-" if math.isnan(error) else f"{100.0 * error:{'+' * (index == 3)}.1f}"
         for index, error in enumerate(errors)
     ]
-    inside = "-" if math.isnan(one.within) else f"{100.0 * one.within:.0f}"
+    inside = "-" if math.isnan(class_score.within) else f"{100.0 * class_score.within:.0f}"
     words = "memory, all of them" if name == OUTSIDE else name.removeprefix("memory, ")
-    return [f"  {words}", f"{one.rows:,}", *cells, inside]
+    return [f"  {words}", f"{class_score.rows:,}", *cells, inside]
 
 
 def _verdict(measured: Mapping[str, Sequence[Record]], bound: float) -> str:
@@ -162,14 +170,14 @@ def _verdict(measured: Mapping[str, Sequence[Record]], bound: float) -> str:
 
 def _worst(measured: Mapping[str, Sequence[Record]]) -> str:
     """Return the sources whose runs are predicted worst."""
-    found = [
-        (one.mape, name, one.rows)
+    errors = [
+        (source_score.mape, name, source_score.rows)
         for runs in measured.values()
-        for name, one in scores_by(runs, "source").items()
+        for name, source_score in scores_by(runs, "source").items()
     ]
     texts = [
         f"{name} ({_runs(rows)}, {percent(mape)})"
-        for mape, name, rows in sorted(found, reverse=True)[:NAMED]
+        for mape, name, rows in sorted(errors, reverse=True)[:NAMED]
     ]
     return ", ".join(texts)
 
@@ -237,10 +245,13 @@ def _rejected(skipped: Sequence[Skipped]) -> Iterator[str]:
 def _score_tables(records: Sequence[Record], by: str) -> Iterator[str]:
     """Yield errors of every class, or of every source."""
     for kind, words in WORDS.items():
-        own = [record for record in records if record.case.kind == kind]
-        if own:
+        records_of_kind = [record for record in records if record.case.kind == kind]
+        if records_of_kind:
             table = [[f"{words} by {by}: errors (%)", *HEADS]]
-            table += [_class_row(name, one) for name, one in scores_by(own, by).items()]
+            table += [
+                _class_row(name, class_score)
+                for name, class_score in scores_by(records_of_kind, by).items()
+            ]
             yield from aligned(table, indent="")
             yield ""
 

@@ -183,15 +183,15 @@ class Evaluator:
         self.picked = picked
         # The points of some dimensions by their places on the grid: regions are of these, then
         self.points = {picked.dim: picked.places} if picked else dict(points or {})
-        self.sizes = grid.sizes | {dim: len(places) for dim, places in self.points.items()}
+        self.sizes = grid.sizes | {dim: len(indices) for dim, indices in self.points.items()}
         self.shape = tuple(self.sizes.values()) or (1,)
         fixed_dims = {grid.names[position] for position in self.fixed}
         self._fixed_dims = frozenset(fixed_dims)
         # Values that another set of labels may have computed, by the dimensions of nodes
         self._shared: dict[frozenset[str], dict[int, Any]] = {}
         self._shares = self.limits.arrays is None and not self.points
-        one = grid.cells == 1 and self.limits.arrays is None
-        self._whole: dict[int, Any] = grid.values if one else {}
+        single = grid.cells == 1 and self.limits.arrays is None
+        self._whole: dict[int, Any] = grid.values if single else {}
         self._kept: dict[int, Any] = {}
         # By the dimensions of nodes: their cells, whether these are small, their places, and where
         # the region that was asked for last has them
@@ -242,8 +242,8 @@ class Evaluator:
         """Return the cells over a node's own dimensions."""
         known = self._cells.get(node.dims)
         if known is None:
-            own = node.dims - self._fixed_dims
-            known = self._cells[node.dims] = math.prod(self.sizes[dim] for dim in own)
+            varying = node.dims - self._fixed_dims
+            known = self._cells[node.dims] = math.prod(self.sizes[dim] for dim in varying)
         return known
 
     def value(self, node: Node, region: Region | None = None) -> Any:
@@ -305,10 +305,10 @@ class Evaluator:
         if not isinstance(value, np.ndarray):
             return None
         if value.shape[folds.position] > 1:
-            places = fold.of
+            indices = fold.of
             if folds.dim in self.points:
-                places = places[self.points[folds.dim]]
-            value = value.take(places[region[folds.position]], axis=folds.position)
+                indices = indices[self.points[folds.dim]]
+            value = value.take(indices[region[folds.position]], axis=folds.position)
             region = (*region[: folds.position], WHOLE, *region[folds.position + 1 :])
         part = cut(value, region)
         self._parts[id(node)] = (where, part)
@@ -459,11 +459,11 @@ class Evaluator:
             return xp.asarray(values)
 
     def _places_of(self, node: Node) -> tuple[int, ...]:
-        places = self._places.get(node.dims)
-        if places is None:
-            places = tuple(sorted(self.grid.position(dim) for dim in node.dims))
-            self._places[node.dims] = places
-        return places
+        positions = self._places.get(node.dims)
+        if positions is None:
+            positions = tuple(sorted(self.grid.position(dim) for dim in node.dims))
+            self._places[node.dims] = positions
+        return positions
 
     def _where(self, node: Node, region: Region) -> tuple[tuple[int, int], ...]:
         if region is not self._region:

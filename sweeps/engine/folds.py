@@ -56,24 +56,24 @@ class Folds:
         names = below(node, self._below) & self._mask
         if names not in self._folds:
             self._folds[names] = self._fold(names)
-        found = self.known[id(node)] = self._folds[names]
-        return found
+        fold = self.known[id(node)] = self._folds[names]
+        return fold
 
     def _fold(self, names: int) -> Fold | None:
         """Return the combinations of some columns; None where they are many."""
         length = self.grid.sizes[self.dim]
-        found, count = np.zeros(length, dtype=np.int64), 1
+        numbers, count = np.zeros(length, dtype=np.int64), 1
         for bit in self._columns:
             if bit & names:
                 codes, several = self._coded(bit)
                 if several > MOST:
                     return None
-                found, count = _numbered(found * several + codes, count * several)
+                numbers, count = _numbered(numbers * several + codes, count * several)
                 if count * FEWER > length or count > MOST:
                     return None
         rows = np.empty(count, dtype=np.int64)
-        rows[found[::-1]] = np.arange(length)[::-1]
-        return Fold(names, rows, found.astype(np.uint16))
+        rows[numbers[::-1]] = np.arange(length)[::-1]
+        return Fold(names, rows, numbers.astype(np.uint16))
 
     def _coded(self, bit: int) -> tuple[Codes, int]:
         if bit not in self._codes:

@@ -395,7 +395,7 @@ class Program:
 
     def _trial(self, case: LabelCase, node: Node) -> Any:
         grid = self.grid
-        free = [n for place, n in enumerate(grid.shape) if place not in case.fixed]
+        free = [n for index, n in enumerate(grid.shape) if index not in case.fixed]
         # Of few cells all are computed: what evaluates them has their values, then.
         most = max(free, default=1) if math.prod(free) <= TRIED_CELLS and grid.room > 0 else 2
         region = [slice(0, min(most, length)) for length in grid.shape]
@@ -403,20 +403,20 @@ class Program:
             region[position] = part
         memos: dict[frozenset[str], dict[int, Any]] = {}
 
-        def value(one: Node) -> Any:
-            memo = memos.get(one.dims)
+        def value(operand: Node) -> Any:
+            memo = memos.get(operand.dims)
             if memo is None:
-                memo = memos[one.dims] = self._tried(one.dims, case.fixed, most)
-            known = memo.get(id(one))
+                memo = memos[operand.dims] = self._tried(operand.dims, case.fixed, most)
+            known = memo.get(id(operand))
             if known is None:
-                if one.given is not None:
+                if operand.given is not None:
                     # One array of each: kernels look at whether inputs are the same.
-                    known = cut(one.given, tuple(region))
+                    known = cut(operand.given, tuple(region))
                 else:
-                    assert one.run is not None
-                    known = one.run(*[value(x) for x in one.inputs])
+                    assert operand.run is not None
+                    known = operand.run(*[value(x) for x in operand.inputs])
                     grid.room -= BESIDE
-                memo[id(one)] = known
+                memo[id(operand)] = known
             return known
 
         with settings(self.grid.shape[-1]):
@@ -425,10 +425,10 @@ class Program:
     def _tried(self, dims: frozenset[str], fixed: Mapping[int, slice], most: int) -> dict[int, Any]:
         """Return what trials know of nodes over some dimensions: all there is of short ones."""
         grid = self.grid
-        own = {place: part for place, part in fixed.items() if grid.names[place] in dims}
-        if all(grid.sizes[dim] <= most or grid.position(dim) in own for dim in dims):
-            return grid.known(dims, own)
-        starts = tuple((place, part.start) for place, part in own.items())
+        parts = {position: part for position, part in fixed.items() if grid.names[position] in dims}
+        if all(grid.sizes[dim] <= most or grid.position(dim) in parts for dim in dims):
+            return grid.known(dims, parts)
+        starts = tuple((position, part.start) for position, part in parts.items())
         return self._trials.setdefault(starts, {})
 
     @cached_property

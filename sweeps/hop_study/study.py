@@ -113,13 +113,15 @@ class Scenario:
         machine = load_hardware(self.where, self.folders)
         levels = machine.figures
         pods = {"nodes_per_pod": levels["nodes_per_pod"].value} if "pod_bandwidth" in levels else {}
-        own = {name: value for name, value in self.given.items() if not name.startswith("gpu_nic_")}
+        given_figures = {
+            name: value for name, value in self.given.items() if not name.startswith("gpu_nic_")
+        }
         figures = {name: figure.value for name, figure in levels.items()} | dict(self.given)
-        own |= _through_cards(figures, self.given)
-        if "intra_bandwidth" in own:
+        given_figures |= _through_cards(figures, self.given)
+        if "intra_bandwidth" in given_figures:
             # Here a link's; a collective operation has all of a chip's at once.
-            own["intra_bandwidth"] *= machine.ports
-        return {"ranks": float(ranks), **pods, **own, **_spread(levels, ranks, stride)}
+            given_figures["intra_bandwidth"] *= machine.ports
+        return {"ranks": float(ranks), **pods, **given_figures, **_spread(levels, ranks, stride)}
 
 
 def _through_cards(figures: Mapping[str, float], given: Mapping[str, float]) -> dict[str, float]:

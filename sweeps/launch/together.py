@@ -42,17 +42,19 @@ def together(readings: Sequence[Reading]) -> Reading:
     if len(readings) == 1:
         return readings[0]
     first, given = readings[0], given_together(readings)
-    found = Reading(
+    combined = Reading(
         "; ".join(reading.format for reading in readings), ", ".join(part.file for part in readings)
     )
-    found.version = first.version
+    combined.version = first.version
     for each_reading in readings:
         for name in ("read", "no_cost", "small", "not_modelled", "unknown", "defaults", "notes"):
-            getattr(found, name).extend(getattr(each_reading, name))
-        found.origins |= {name: why for name, why in each_reading.origins.items() if name in given}
-        found.by_file |= each_reading.by_file or {each_reading.file: [*each_reading.read]}
-        found.asks += each_reading.asks
-    found.given = given
+            getattr(combined, name).extend(getattr(each_reading, name))
+        combined.origins |= {
+            name: why for name, why in each_reading.origins.items() if name in given
+        }
+        combined.by_file |= each_reading.by_file or {each_reading.file: [*each_reading.read]}
+        combined.asks += each_reading.asks
+    combined.given = given
     answered = {"--model": "model", "--seq-length": "sequence_length", "--gpus": "world_size"}
-    found.asks = [flag for flag in found.asks if answered.get(flag) not in given]
-    return found
+    combined.asks = [flag for flag in combined.asks if answered.get(flag) not in given]
+    return combined

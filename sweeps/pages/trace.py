@@ -379,29 +379,29 @@ def _functions(
     last = max(order.values(), default=-1) + 1
     bodies = [*statements.items(), *((-1 - i, text) for i, text in enumerate(outputs))]
     shared: dict[int, int] = {}
-    for place, text in bodies:
+    for number, text in bodies:
         for used in map(int, MARKED.findall(text)):
-            if order[used] != order.get(place, last):
+            if order[used] != order.get(number, last):
                 shared.setdefault(used, len(shared))
     functions: list[list[tuple[str, str, str]]] = [[] for _ in range(last)]
     names: dict[int, str] = {}
-    for place, text in statements.items():
-        lines_of = functions[order[place]]
-        names[place] = f"{LETTERS[len(lines_of) % 24]}{len(lines_of) // 24 or ''}"
+    for number, text in statements.items():
+        lines_of = functions[order[number]]
+        names[number] = f"{LETTERS[len(lines_of) % 24]}{len(lines_of) // 24 or ''}"
 
-        def name(match: re.Match[str], at: int = order[place]) -> str:
+        def name(match: re.Match[str], at: int = order[number]) -> str:
             used = int(match[1])
             return names[used] if order[used] == at else f"v[{shared[used]}]"
 
-        kept = f"v[{shared[place]}]=" if place in shared else ""
-        found = f"{names[place]}={kept}{MARKED.sub(name, text)}"
-        lines_of.append((branches.get(place, ""), names[place], found))
+        kept = f"v[{shared[number]}]=" if number in shared else ""
+        code = f"{names[number]}={kept}{MARKED.sub(name, text)}"
+        lines_of.append((branches.get(number, ""), names[number], code))
     ends = [MARKED.sub(lambda match: f"v[{shared[int(match[1])]}]", text) for text in outputs]
     lines = [f"function f{i}(p,v){{{_body(function)}}}" for i, function in enumerate(functions)]
     calls = "".join(f"f{i}(p,v);" for i in range(last))
-    found = "".join(f"o[{i}]={text};" for i, text in enumerate(ends))
+    code = "".join(f"o[{i}]={text};" for i, text in enumerate(ends))
     array = f"const v=new Float64Array({len(shared)});"
-    return "\n".join((*lines, array, f"return (p,o)=>{{{calls}{found}}};"))
+    return "\n".join((*lines, array, f"return (p,o)=>{{{calls}{code}}};"))
 
 
 def _body(statements: Sequence[tuple[str, str, str]]) -> str:
@@ -561,9 +561,9 @@ class Merged(Builder):
             return chosen
 
         what = ("choice", first, *(tuple(parts[node]) for node in nodes))
-        found = self.intern(name, what, (self.graph.codes[first], *nodes), run)
-        self.graph.choices[found] = (first, [parts[node] for node in nodes])
-        return found
+        selection = self.intern(name, what, (self.graph.codes[first], *nodes), run)
+        self.graph.choices[selection] = (first, [parts[node] for node in nodes])
+        return selection
 
 
 def merged(

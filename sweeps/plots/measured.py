@@ -329,8 +329,8 @@ def draw_predicted(cloud: Cloud, stem: Path, *, title: str) -> list[Path]:
         _draw_values(made.axes[0], cloud, looks, (xaxis.low, xaxis.high))
         _draw_within(made.strips[0], BAND_WIDTH)
         for name, look in looks.items():
-            own = cloud.of(name)
-            _draw_ratio(made.strips[0], cloud.measured[own], cloud.ratio[own], look)
+            mask = cloud.of(name)
+            _draw_ratio(made.strips[0], cloud.measured[mask], cloud.ratio[mask], look)
         return save(made.finished(), stem)
 
 

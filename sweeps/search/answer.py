@@ -80,9 +80,9 @@ class Answer:
     @cached_property
     def next_split(self) -> tuple[Detail, ...]:
         """The best plan of the next split, with all its parts; empty where there is none."""
-        own = self.found.best[0].split
+        best_split = self.found.best[0].split
         # The next one alone: of hundreds of splits the plans are made when they are asked for.
-        others = (plan for plan in self.found.splits if plan.split != own)
+        others = (plan for plan in self.found.splits if plan.split != best_split)
         return details([*islice(others, 1)], WHOLE)
 
     def table(self, count: int) -> tuple[Detail, ...]:

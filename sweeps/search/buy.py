@@ -170,8 +170,8 @@ class Searched:
         key = (gpus, tokens, *(prices.get(name, -1.0) for name in PRICES))
         if key not in self.runs:
             names = (*MEASURES, *RUN, *PARTS, *PEAK_PARTS, *COMMUNICATION)
-            (one,) = details([plan.changed({"training_tokens": tokens, **prices})], names)
-            self.runs[key] = Tried(gpus, one)
+            (detail,) = details([plan.changed({"training_tokens": tokens, **prices})], names)
+            self.runs[key] = Tried(gpus, detail)
         return self.runs[key]
 
     def search(self, point: Point, several: Sequence[int]) -> None:
@@ -223,13 +223,13 @@ def offers(
             for batch in sequences
             for name, point in points.items()
         )
-    found: dict[tuple[str, float], Offer] = {}
+    offered: dict[tuple[str, float], Offer] = {}
     near: dict[str, int] = {}
     for batch in sequences:
         for name, point in points.items():
-            own = point.with_constants(global_batch_size=batch)
-            one = offer(
-                own,
+            batch_point = point.with_constants(global_batch_size=batch)
+            offer_made = offer(
+                batch_point,
                 wish,
                 name,
                 telling(name, batch),
@@ -237,17 +237,19 @@ def offers(
                 near=near.get(name, 0),
                 searched=kept.setdefault((name, batch), Searched()),
             )
-            found[name, batch] = one
-            if one.least is not None:
-                near[name] = one.least.gpus
-    best = best_batch([*found.values()], wish) if len(sequences) > 1 else None
+            offered[name, batch] = offer_made
+            if offer_made.least is not None:
+                near[name] = offer_made.least.gpus
+    best = best_batch([*offered.values()], wish) if len(sequences) > 1 else None
     for name, point in points.items():
         if best is None:
             break
-        own, known = point.with_constants(global_batch_size=best), found[name, best].tried
+        batch_point, known = point.with_constants(global_batch_size=best), offered[name, best].tried
         at = kept[name, best]
-        found[name, best] = offer(own, wish, name, telling(name, best), known=known, searched=at)
-    return tuple(found.values())
+        offered[name, best] = offer(
+            batch_point, wish, name, telling(name, best), known=known, searched=at
+        )
+    return tuple(offered.values())
 
 
 def best_batch(offered: Sequence[Offer], wish: Wish) -> float | None:
@@ -274,14 +276,15 @@ def compared(
     searched.search(point, gpus)
     progress(1, 1)
     points = (point.with_constants(world_size=float(count)) for count in sorted(gpus))
-    tried = [searched.run(own, wish.tokens) for own in points]
-    least = next((one for one in tried if one.in_time(wish)), None)
-    able = [one for one in tried if one.detail is not None]
+    tried = [searched.run(sized_point, wish.tokens) for sized_point in points]
+    least = next((attempt for attempt in tried if attempt.in_time(wish)), None)
+    able = [attempt for attempt in tried if attempt.detail is not None]
     why = "" if least is None else least.fails(wish)
     if not able:
-        why = f"no plan can run on {', '.join(f'{one.gpus:,}' for one in tried)} GPUs"
+        why = f"no plan can run on {', '.join(f'{attempt.gpus:,}' for attempt in tried)} GPUs"
     elif least is None:
-        why = f"none of these numbers makes it{_fastest(min(able, key=lambda one: one.days))}"
+        fastest = min(able, key=lambda attempt: attempt.days)
+        why = f"none of these numbers makes it{_fastest(fastest)}"
     return Offer(machine, tuple(tried), least, why, 0, point.constants["global_batch_size"])
 
 
@@ -303,7 +306,7 @@ def offer(
     are near; then, if the whole is asked for, from few to many each smaller one that bounds of its
     plans' steps don't rule out.
     """
-    tried: dict[int, Tried] = {one.gpus: one for one in known}
+    tried: dict[int, Tried] = {attempt.gpus: attempt for attempt in known}
     kept = searched or Searched()
 
     def tell(share: float) -> None:
@@ -340,11 +343,11 @@ def offer(
     for gpus in _rungs(node, max(bound, near / 2.0), filled):
         if gpus > most:
             break
-        if filled(gpus) == 0.0 or (one := at(gpus)).detail is None:
+        if filled(gpus) == 0.0 or (rung := at(gpus)).detail is None:
             continue
-        rungs.append(one)
+        rungs.append(rung)
         tell(DOUBLINGS * len(rungs) / (len(rungs) + 3))
-        if one.in_time(wish):
+        if rung.in_time(wish):
             break
         most = min(FUTILE * min(rungs, key=lambda other: other.days).gpus, largest)
     if not rungs:
@@ -362,7 +365,7 @@ def offer(
     able = [gpus for gpus in numbers if gpus not in tried and filled(gpus) > 0.0]
     may = kept.may_take(point, able, step)
     left = (at(gpus) for gpus in _telling(numbers, tell) if gpus in tried or gpus in may)
-    best = next((one for one in left if one.in_time(wish)), best)
+    best = next((attempt for attempt in left if attempt.in_time(wish)), best)
     # Told beside it: the smaller number that keeps most GPUs busy.
     smaller = [*itertools.takewhile(lambda gpus: gpus < best.gpus, sizes(node, bound))]
     if any(map(filled, smaller)):
@@ -372,10 +375,10 @@ def offer(
         other = next(_rungs(node, max(share * best.gpus, node), filled))
         if other <= largest:
             at(other)
-    made = [one for one in tried.values() if one.in_time(wish)]
+    made = [attempt for attempt in tried.values() if attempt.in_time(wish)]
     if not made:
         return offered(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")
-    least = min(made, key=lambda one: one.gpus)
+    least = min(made, key=lambda candidate: candidate.gpus)
     return offered(least, least.fails(wish), len({*smaller} - tried.keys()))
 
 
@@ -433,12 +436,12 @@ def _expected(
     node: int, least: float, filled: Callable[[int], float], largest: int, *, whole: bool
 ) -> list[int]:
     """Return numbers of GPUs that are asked for if the second doubling makes it, as most do."""
-    found = [*itertools.islice(_rungs(node, least, filled), 3 if whole else 2)]
+    numbers = [*itertools.islice(_rungs(node, least, filled), 3 if whole else 2)]
     if whole:
-        found.append(next(_rungs(node, max(0.5 * found[1], node), filled)))
-        smaller = itertools.takewhile(lambda gpus: gpus < found[1], sizes(node, least))
-        found.append(max(smaller, key=lambda gpus: gpus * filled(gpus)))
-    return [gpus for gpus in found if gpus <= largest and filled(gpus) > 0.0]
+        numbers.append(next(_rungs(node, max(0.5 * numbers[1], node), filled)))
+        smaller = itertools.takewhile(lambda gpus: gpus < numbers[1], sizes(node, least))
+        numbers.append(max(smaller, key=lambda gpus: gpus * filled(gpus)))
+    return [gpus for gpus in numbers if gpus <= largest and filled(gpus) > 0.0]
 
 
 def _bound(given: Mapping[str, float], wish: Wish, machine: str) -> tuple[int, float]:

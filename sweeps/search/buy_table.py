@@ -31,7 +31,12 @@ class Bought:
 
     def rows(self) -> Iterator[tuple[Offer, Tried]]:
         """Yield all that was tried and can run."""
-        yield from ((one, own) for one in self.found for own in one.tried if own.detail is not None)
+        yield from (
+            (offer, attempt)
+            for offer in self.found
+            for attempt in offer.tried
+            if attempt.detail is not None
+        )
 
 
 def layout(several: Sequence[Bought], attrs: Mapping[str, str]) -> Layout:
@@ -45,22 +50,22 @@ def layout(several: Sequence[Bought], attrs: Mapping[str, str]) -> Layout:
 
 def _rows(several: Sequence[Bought], attrs: Mapping[str, str]) -> Layout:
     """Return all that was tried and can run as a table: numbers of GPUs differ among machines."""
-    rows = [(bought, one, own) for bought in several for one, own in bought.rows()]
-    known = [own.detail for *_, own in rows if own.detail is not None]
+    rows = [(bought, offer, attempt) for bought in several for offer, attempt in bought.rows()]
+    known = [attempt.detail for *_, attempt in rows if attempt.detail is not None]
     variables = []
     for name in known[0].values:
         values = [detail[name] for detail in known]
         if not np.all(np.isnan(values)):
             variables.append(placed(number_column(name, values)))
     computed = [column.name for column in variables]
-    verdicts = [_verdict(one, own, bought.wish) for bought, one, own in rows]
+    verdicts = [_verdict(offer, attempt, bought.wish) for bought, offer, attempt in rows]
     variables.append(placed(flag_column("verdict", "whether it makes it in time", verdicts)))
-    words = {"hardware": [one.machine for _, one, _ in rows]}
+    words = {"hardware": [offer.machine for _, offer, _ in rows]}
     asked = {
-        "world_size": [float(own.gpus) for *_, own in rows],
-        "global_batch_size": [one.batch for _, one, _ in rows],
+        "world_size": [float(attempt.gpus) for *_, attempt in rows],
+        "global_batch_size": [offer.batch for _, offer, _ in rows],
         "tokens_per_step": [
-            one.batch * bought.first.constants["sequence_length"] for bought, one, _ in rows
+            offer.batch * bought.first.constants["sequence_length"] for bought, offer, _ in rows
         ],
     }
     if len(several) > 1:
@@ -101,26 +106,26 @@ Key = tuple[str | float, ...]
 
 def _cells(several: Sequence[Bought]) -> dict[Key, tuple[Bought, Offer, Tried]]:
     """Return what was tried by its place on the axes, whether it can run or not."""
-    found: dict[Key, tuple[Bought, Offer, Tried]] = {}
+    cells: dict[Key, tuple[Bought, Offer, Tried]] = {}
     for bought in several:
         given, wish = bought.first.constants, bought.wish
         model, price = bought.first.labels.get("model", ""), given.get("gpu_hour_price", 0.0)
-        for one in bought.found:
-            for own in one.tried:
-                asked = (model, one.machine, wish.tokens, wish.days, price)
-                found[(*asked, one.batch, float(own.gpus))] = bought, one, own
-    return found
+        for offer in bought.found:
+            for attempt in offer.tried:
+                asked = (model, offer.machine, wish.tokens, wish.days, price)
+                cells[(*asked, offer.batch, float(attempt.gpus))] = bought, offer, attempt
+    return cells
 
 
 def axes_of(several: Sequence[Bought]) -> dict[str, list[str | float]]:
     """Return the values of axes that have several, and the numbers of GPUs."""
-    found: dict[str, list[str | float]] = {}
+    axes: dict[str, list[str | float]] = {}
     for name, column in zip(AXES, zip(*_cells(several), strict=True), strict=True):
         values = dict.fromkeys(column)
         if len(values) > 1 or name == AXES[-1]:
             words = name in LABELS
-            found[name] = [*values] if words else sorted(values, key=float)
-    return found
+            axes[name] = [*values] if words else sorted(values, key=float)
+    return axes
 
 
 def _grid(several: Sequence[Bought], attrs: Mapping[str, str]) -> Layout:
@@ -139,9 +144,9 @@ def _grid(several: Sequence[Bought], attrs: Mapping[str, str]) -> Layout:
     ]
     shape = tuple(map(len, axes.values()))
     variables = tuple(
-        replace(one, dims=tuple(axes), values=np.reshape(one.values, shape))
-        for one in columns
-        if one.values is not None
+        replace(column, dims=tuple(axes), values=np.reshape(column.values, shape))
+        for column in columns
+        if column.values is not None
     )
     coordinates = [
         replace(_days(values), dims=(name,))
@@ -153,8 +158,8 @@ def _grid(several: Sequence[Bought], attrs: Mapping[str, str]) -> Layout:
     named = {*axes, *(column.name for column in variables)}
     for name, value in given.items():
         if name not in named:
-            one = _days(value) if name == DAYS else coordinate(name, (), np.array(value))
-            coordinates.append(one)
+            constant = _days(value) if name == DAYS else coordinate(name, (), np.array(value))
+            coordinates.append(constant)
     sizes = {name: len(values) for name, values in axes.items()}
     return Layout(sizes, tuple(coordinates), variables, attrs)
 
@@ -169,8 +174,8 @@ def _days(allowed: object) -> Column:
 def _shared(several: Sequence[Bought]) -> dict[str, Any]:
     """Return what is given alike to all."""
     each: list[dict[str, Any]] = [
-        {**one.first.constants, **one.first.labels, "training_tokens": one.wish.tokens}
-        for one in several
+        {**bought.first.constants, **bought.first.labels, "training_tokens": bought.wish.tokens}
+        for bought in several
     ]
     return {
         name: value
@@ -179,20 +184,20 @@ def _shared(several: Sequence[Bought]) -> dict[str, Any]:
     }
 
 
-def _verdict(one: Offer, own: Tried, wish: Wish) -> str:
+def _verdict(offer: Offer, attempt: Tried, wish: Wish) -> str:
     """Return what a number of GPUs is, among those of its machine and batch."""
-    if not own.in_time(wish):
+    if not attempt.in_time(wish):
         return "too_slow"
-    if own is one.least:
+    if attempt is offer.least:
         return "least"
-    return "best" if own is one.best(wish) else "in_time"
+    return "best" if attempt is offer.best(wish) else "in_time"
 
 
 def figure_of(several: Sequence[Bought], answer: Tried | None = None) -> dict[str, Any]:
     """Return the figure of what was tried, with the answer and the days, if these are one."""
-    found = [one for bought in several for one in bought.found]
+    offers = [offer for bought in several for offer in bought.found]
     grid = several[0].gpus
-    priced = any(not np.isnan(one.cost) for own in found for one in own.tried)
+    priced = any(not np.isnan(attempt.cost) for offer in offers for attempt in offer.tried)
     figure: dict[str, Any] = {
         "title": "Days of the training over what it costs, by machine",
         "kind": "best_plans",
@@ -205,6 +210,8 @@ def figure_of(several: Sequence[Bought], answer: Tried | None = None) -> dict[st
     }
     if len(several) == 1:
         figure["deadline"] = several[0].wish.days
-    rows = [own for one in found for own in one.tried if grid or own.detail is not None]
-    row = next((index for index, own in enumerate(rows, 1) if own is answer), None)
+    rows = [
+        attempt for offer in offers for attempt in offer.tried if grid or attempt.detail is not None
+    ]
+    row = next((index for index, attempt in enumerate(rows, 1) if attempt is answer), None)
     return figure if row is None else {**figure, "answer": row}

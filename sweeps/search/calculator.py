@@ -152,10 +152,10 @@ class _Evaluator:
         else:
             constants["parameters"] = cluster.parameters
         labels = {"hardware": HARDWARE, "recipe": RECIPE}
-        found = resolve(Sweep("", constants={**constants, "tp": 1.0}, labels=labels))
-        self.given = {name: v for name, v in found.constants.items() if name not in ("tp", "dp")}
-        self.labels = following({**found.labels, **found.implied}, found.constants)
-        self.node = int(found.constants["gpus_per_node"])
+        resolved = resolve(Sweep("", constants={**constants, "tp": 1.0}, labels=labels))
+        self.given = {name: v for name, v in resolved.constants.items() if name not in ("tp", "dp")}
+        self.labels = following({**resolved.labels, **resolved.implied}, resolved.constants)
+        self.node = int(resolved.constants["gpus_per_node"])
         if cluster.gpus < self.node:  # a part of a node is one as well
             self.given["gpus_per_node"] = float(cluster.gpus)
 
@@ -178,15 +178,15 @@ class _Evaluator:
         with np.errstate(all="ignore"):
             return self._rows(evaluation, plan)
 
-    def _rows(self, one: Evaluation, plan: Mapping[str, NDArray[Any]]) -> tuple[Row, ...]:
+    def _rows(self, evaluation: Evaluation, plan: Mapping[str, NDArray[Any]]) -> tuple[Row, ...]:
         count = len(plan["tp"])
         reasons: list[list[str]] = [[] for _ in range(count)]
-        for fallen in faults(one):
-            for place in np.nonzero(np.broadcast_to(fallen.where, (count,)))[0]:
-                reasons[place].append(fallen.requirement.text)
+        for fallen in faults(evaluation):
+            for index in np.nonzero(np.broadcast_to(fallen.where, (count,)))[0]:
+                reasons[index].append(fallen.requirement.text)
 
         def column(name: str) -> list[float]:
-            values: list[float] = np.broadcast_to(one[name], (count,)).tolist()
+            values: list[float] = np.broadcast_to(evaluation[name], (count,)).tolist()
             return values
 
         memory = column("first_stage_model_state_memory")
@@ -194,22 +194,22 @@ class _Evaluator:
         # A stage's forward of one, its backward of two: even stages, whatever they take.
         alike = dict.fromkeys(("first_stage_extra_time", "last_stage_extra_time"), 0.0)
         even = {"stage_forward_time": 1.0, "stage_backward_time": 2.0, **alike}
-        timed = Evaluation({**one.given, **even}, {**self.labels, "schedule": PLAIN})
+        timed = Evaluation({**evaluation.given, **even}, {**self.labels, "schedule": PLAIN})
         ratio = np.broadcast_to(timed["bubble_over_ideal"], (count,))
         limit = self.cluster.threshold * self.cluster.memory
         return tuple(
             Row(
-                int(plan["tp"][place]),
-                int(plan["pp"][place]),
-                int(plan["dp"][place]),
-                int(plan["ep"][place]),
-                memory[place],
-                {name: volumes[name][place] for name in DIMENSIONS},
-                float(ratio[place] / (1.0 + ratio[place])),
-                memory[place] < limit,
-                tuple(reasons[place]),
+                int(plan["tp"][position]),
+                int(plan["pp"][position]),
+                int(plan["dp"][position]),
+                int(plan["ep"][position]),
+                memory[position],
+                {name: volumes[name][position] for name in DIMENSIONS},
+                float(ratio[position] / (1.0 + ratio[position])),
+                memory[position] < limit,
+                tuple(reasons[position]),
             )
-            for place in range(count)
+            for position in range(count)
         )
 
 

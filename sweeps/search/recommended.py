@@ -31,13 +31,15 @@ def recommended(space: Space) -> dict[int, Execution]:
     """
     if space.plan is None:
         return {}
-    found = _Numbers(space)
+    numbers = _Numbers(space)
     for group in groups_of(space):
-        found.take(group)
-    found.end()
-    if found.could and not any(len(keeper.top) for keeper in found.keepers):
+        numbers.take(group)
+    numbers.end()
+    if numbers.could and not any(len(keeper.top) for keeper in numbers.keepers):
         unranked(space)
-    plans = zip(found.gpus.tolist(), (one.recommended() for one in found.keepers), strict=True)
+    plans = zip(
+        numbers.gpus.tolist(), (keeper.recommended() for keeper in numbers.keepers), strict=True
+    )
     return {int(gpus): plan for gpus, plan in plans if plan is not None}
 
 
@@ -62,14 +64,14 @@ class _Numbers:
     def take(self, group: Sequence[Block]) -> None:
         """Take in blocks of the same rows."""
         group, can = able(group, [block.reasons() == 0 for block in group])
-        for block, one in zip(group, can, strict=True):
-            if not one.any():
+        for block, mask in zip(group, can, strict=True):
+            if not mask.any():
                 continue
             self.could = True
             if not self.bounded:
-                self._compute(block, one)
+                self._compute(block, mask)
                 continue
-            some = np.broadcast_to(one & block.along(~self.done[block.rows]), block.lengths)
+            some = np.broadcast_to(mask & block.along(~self.done[block.rows]), block.lengths)
             rows, first, second = (
                 np.broadcast_to(values, block.lengths)[some]
                 for values in (block.along(block.rows), *map(block.least, self.names))
@@ -84,9 +86,9 @@ class _Numbers:
         first, second = map(block.value, self.names)
         number = self.number[block.rows]
         for at in np.unique(number):
-            own = can & block.along(number == at)
-            if own.any():
-                self.keepers[at].add(block, own, self.sign * first, second)
+            mask = can & block.along(number == at)
+            if mask.any():
+                self.keepers[at].add(block, mask, self.sign * first, second)
 
     def _near(self, rows: Places, first: Floats, second: Floats) -> NDArray[np.bool_]:
         """Return which plans may count, of some rows, by their least values."""
@@ -117,10 +119,10 @@ class _Numbers:
 
     def _promising(self, rows: Places, first: Floats) -> NDArray[np.bool_]:
         """Return which plans are among the best of each number of GPUs by their least values."""
-        found = np.zeros(len(rows), dtype=np.bool_)
+        mask = np.zeros(len(rows), dtype=np.bool_)
         number = self.number[rows]
         for at in np.unique(number):
             some = np.flatnonzero(number == at)
             several = min(KEPT, len(some)) - 1
-            found[some[first[some] <= np.partition(first[some], several)[several]]] = True
-        return found
+            mask[some[first[some] <= np.partition(first[some], several)[several]]] = True
+        return mask

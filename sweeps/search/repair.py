@@ -226,7 +226,9 @@ class Best:
                 [plan.flag if plan else None for plan in self.plans],
             ),
             _counts("plans", "plans that there are", [count.all for count in self.counts]),
-            _counts("feasible_plans", "plans that can run", [one.feasible for one in self.counts]),
+            _counts(
+                "feasible_plans", "plans that can run", [count.feasible for count in self.counts]
+            ),
         ]
         placed = tuple(
             Column(column.name, dims, column.dtype, column.attrs, _shaped(column, shape))

@@ -231,7 +231,7 @@ def groups_of(space: Space, picked: Places | None = None) -> Iterator[list[Block
         return
     grid = plan.grid
     here = {grid.position(axis.name): slice(0, 1) for axis in plan.switching}
-    place = grid.position(PLAN)
+    position = grid.position(PLAN)
     count, single, some, most = len(space.rows), space.rows.single, None, ROWS
     if picked is not None:
         count, single = len(picked), int(np.searchsorted(picked, single))
@@ -239,26 +239,32 @@ def groups_of(space: Space, picked: Places | None = None) -> Iterator[list[Block
     evaluator = Evaluator(grid, here, Limits(BLOCK_CELLS, ROWS), some, folds=space.folds)
     whole = [here.get(at, slice(0, length)) for at, length in enumerate(grid.shape)]
     for several, rows in ((False, slice(0, single)), (True, slice(single, count))):
-        cases = [one for one in plan.cases if (one.labels["schedule"] in CHUNKED) == several]
+        cases = [
+            candidate
+            for candidate in plan.cases
+            if (candidate.labels["schedule"] in CHUNKED) == several
+        ]
         if rows.start == rows.stop or not cases:
             continue
         for first in range(rows.start, rows.stop, most):
-            whole[place] = slice(first, min(first + most, rows.stop))
+            whole[position] = slice(first, min(first + most, rows.stop))
             group: list[Block] = []
-            for part in Cuts([own.stop - own.start for own in whole], BLOCK_CELLS):
+            for part in Cuts([piece.stop - piece.start for piece in whole], BLOCK_CELLS):
                 inside = [
-                    slice(own.start + cut.start, own.start + cut.stop)
-                    for own, cut in zip(whole, part, strict=True)
+                    slice(piece.start + cut.start, piece.start + cut.stop)
+                    for piece, cut in zip(whole, part, strict=True)
                 ]
-                if (group and inside[place] != group[0].inside[place]) or len(group) >= TOGETHER:
+                if (group and inside[position] != group[0].inside[position]) or len(
+                    group
+                ) >= TOGETHER:
                     yield group
                     group = []
                 for case in cases:
-                    own = tuple(case.fixed.get(at, own) for at, own in enumerate(inside))
-                    region: list[slice | Places] = [*own]
+                    box = tuple(case.fixed.get(at, piece) for at, piece in enumerate(inside))
+                    region: list[slice | Places] = [*box]
                     if picked is not None:
-                        region[place] = picked[own[place]]
-                    group.append(Block(space, case, evaluator, own, tuple(region)))
+                        region[position] = picked[box[position]]
+                    group.append(Block(space, case, evaluator, box, tuple(region)))
             yield group
 
 
@@ -328,15 +334,15 @@ def able(
     """Return blocks of the same rows without the rows of which no plan is among some."""
     first = group[0]
     some = np.zeros(first.lengths[first.axis], dtype=np.bool_)
-    for one in can:
-        some |= first.in_rows(one)
-    places = np.flatnonzero(some)
-    if len(places) >= FULL * len(some):
+    for mask in can:
+        some |= first.in_rows(mask)
+    indices = np.flatnonzero(some)
+    if len(indices) >= FULL * len(some):
         return group, can
-    source, rows = first.evaluator, first.rows[places]
-    picked = Picked(PLAN, rows, source, first.inside[first.axis], places)
+    source, rows = first.evaluator, first.rows[indices]
+    picked = Picked(PLAN, rows, source, first.inside[first.axis], indices)
     evaluator = Evaluator(source.grid, source.fixed, source.limits, picked, folds=source.folds)
-    taken = [one.take(places, axis=first.axis) for one in can]
+    taken = [cells.take(indices, axis=first.axis) for cells in can]
     return [block.narrowed(evaluator, rows) for block in group], taken
 
 
@@ -371,10 +377,10 @@ class _Staged:
         """Take in blocks of the same rows, of whose plans some can run."""
         first = group[0]
         fresh = first.along(~self.done[first.rows])
-        group, can = able(group, [one & fresh for one in can])
-        for block, one in zip(group, can, strict=True):
-            if one.any():
-                (self._wait if self.staged else self._compute)(block, one)
+        group, can = able(group, [cells & fresh for cells in can])
+        for block, mask in zip(group, can, strict=True):
+            if mask.any():
+                (self._wait if self.staged else self._compute)(block, mask)
         if sum(len(rows) for rows, *_ in self.waiting) > WAITING:
             self.end()
 
@@ -453,11 +459,11 @@ class Keeper:
         if chosen.any():
             index = np.nonzero(chosen)
             values, others_ = ranked[chosen], np.broadcast_to(second, lengths)[chosen]
-            places = block.places(index)
-            self.splits.add(values, others_, places, split[index[self.axis]])
-            self.top.add(values, others_, places)
+            cells = block.places(index)
+            self.splits.add(values, others_, cells, split[index[self.axis]])
+            self.top.add(values, others_, cells)
             if not self.alone:
-                self.front.add(values, others_, places)
+                self.front.add(values, others_, cells)
 
     def may_count(self, first: Array, second: Array, best: Array) -> NDArray[np.bool_]:
         """Return which plans may be kept, by what the best of their split has."""
@@ -487,22 +493,22 @@ class Keeper:
         top, splits, count = self.top, self.splits, len(best)
         known = {*top.places.tolist()}
         more = [split for split in tied[:KEPT] if int(splits.places[split]) not in known]
-        places = np.concatenate([top.places[:count], splits.places[more]])
+        cells = np.concatenate([top.places[:count], splits.places[more]])
         values = [*top.first[:count].tolist(), *splits.first[more].tolist()]
         others = self._plans(splits.first[more], splits.second[more], splits.places[more])
         each = (*best, *others)
-        place = min(range(len(each)), key=lambda at: (effort(each[at]), values[at]))
-        return place, each, values, places
+        index = min(range(len(each)), key=lambda at: (effort(each[at]), values[at]))
+        return index, each, values, cells
 
     def recommended(self) -> Execution | None:
         """Return the simplest plan of those among which the model can't tell."""
         if not len(self.top):
             return None
         some, tied = self._tied()
-        first, second, places = self.top.kept
-        best = self._plans(first[some], second[some], places[some])
-        place, each, *_ = self._simplest(best, tied)
-        return each[place]
+        first, second, cells = self.top.kept
+        best = self._plans(first[some], second[some], cells[some])
+        index, each, *_ = self._simplest(best, tied)
+        return each[index]
 
     def found(self, counts: Counts) -> Found:
         """Return what was kept.
@@ -519,32 +525,34 @@ class Keeper:
             lambda some: self._plans(firsts[some], seconds[some], at[some]),
             whole=True,
         )
-        found = Found(self.space, counts, best, (), front, tuple(top.first.tolist()))
+        result = Found(self.space, counts, best, (), front, tuple(top.first.tolist()))
         if best:
             some, tied = self._tied()
-            place, each, values, places = self._simplest(best[: len(some)], tied)
-            row = np.unravel_index(places[place], self.shape)[self.axis]
-            own = int(self.space.rows.split[row])
-            order = np.array([own, *order[order != own]])
-            rest = [at for at in range(len(best)) if at != place]
-            found = replace(
-                found,
-                best=(each[place], *(best[at] for at in rest)),
-                values=(values[place], *(found.values[at] for at in rest)),
+            index, each, values, cells = self._simplest(best[: len(some)], tied)
+            row = np.unravel_index(cells[index], self.shape)[self.axis]
+            split = int(self.space.rows.split[row])
+            order = np.array([split, *order[order != split]])
+            rest = [at for at in range(len(best)) if at != index]
+            result = replace(
+                result,
+                best=(each[index], *(best[at] for at in rest)),
+                values=(values[index], *(result.values[at] for at in rest)),
                 tied=len(tied),
             )
 
         def make(some: slice) -> Sequence[Execution]:
-            own = order[some]
-            return self._plans(splits.first[own], splits.second[own], splits.places[own])
+            indices = order[some]
+            return self._plans(
+                splits.first[indices], splits.second[indices], splits.places[indices]
+            )
 
-        return replace(found, splits=Ranked(found.best[:1], len(order), make))
+        return replace(result, splits=Ranked(result.best[:1], len(order), make))
 
-    def _plans(self, first: Floats, second: Floats, places: Places) -> tuple[Execution, ...]:
+    def _plans(self, first: Floats, second: Floats, cells: Places) -> tuple[Execution, ...]:
         objective = self.space.point.objective
         sign = -1.0 if objective.more else 1.0
         known = {objective.quantity: sign * first, objective.second: second}
-        return _settled(executions_at(self.space, places, known))
+        return _settled(executions_at(self.space, cells, known))
 
 
 def _edge(best: float, objective: Objective) -> float:
@@ -580,7 +588,7 @@ def unranked(space: Space) -> None:
     """Say which figure the machine's file lacks of what plans are ranked by."""
     assert space.plan is not None
     ranks = space.plan.builder(space.plan.cases[0]).node(space.point.objective.quantity)
-    known, names = space.plan.grid.constants, {one.name for one in given_below([ranks])}
+    known, names = space.plan.grid.constants, {node.name for node in given_below([ranks])}
     unknown = sorted(name for name in names if np.isnan(known.get(name, 0.0)))
     wrong = f"its file has no {', '.join(unknown) or 'figure'} to rank plans by"
     allowed = "give it, another machine, or another objective"

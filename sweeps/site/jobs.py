@@ -39,7 +39,7 @@ class Job:
 
 def read_jobs(kind: str = "jobs") -> tuple[Job, ...]:
     """Read the jobs that are shipped, or the tours, which are notebooks alone."""
-    return tuple(Job(**one) for one in read_toml(shipped("jobs") / "jobs.toml")[kind])
+    return tuple(Job(**table) for table in read_toml(shipped("jobs") / "jobs.toml")[kind])
 
 
 def run_job(job: Job, run: Callable[[Sequence[str]], int]) -> Job:

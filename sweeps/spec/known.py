@@ -56,16 +56,16 @@ def known_of_run(
         f"{preset} is a preset" if preset else f"{framework} has {'options' if options else 'none'}"
     )
     kind = software_kind(name, options)
-    found = {
+    origins = {
         "software_kind": Origin(kind, SPECIFICATION, f"what {name} is"),
         "given_options": Origin(float(bool(options or preset)), SPECIFICATION, said),
     }
     if machine is not None:
-        found |= {
+        origins |= {
             "device_kind": Origin(device_kind(machine), SPECIFICATION, f"what {machine.name} has"),
             "uncalibrated_device": uncalibrated_device(machine, rates_of(precision)),
         }
-    return found
+    return origins
 
 
 def software_kind(name: str, options: Container[str]) -> float:

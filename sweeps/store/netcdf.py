@@ -243,7 +243,7 @@ def describe_file(dataset: netCDF4.Dataset, path: Path) -> Description:
     named = set(dataset.dimensions) | _named(dataset)
     for each in dataset.variables.values():
         named |= _named(each)
-    found = [
+    summaries = [
         _summary(name, each, is_coordinate=name in named)
         for name, each in dataset.variables.items()
     ]
@@ -252,7 +252,7 @@ def describe_file(dataset: netCDF4.Dataset, path: Path) -> Description:
         for name in dataset.ncattrs()
         if name not in {"coordinates", FORMAT[0]}
     }
-    found += [_constant(*each) for each in constants_of(attrs)]
+    summaries += [_constant(*each) for each in constants_of(attrs)]
     return Description(
         path=path,
         nbytes=_size(path),
@@ -261,8 +261,8 @@ def describe_file(dataset: netCDF4.Dataset, path: Path) -> Description:
             for name, dimension in dataset.dimensions.items()
             if name not in widths
         },
-        coordinates=tuple(each for each in found if each.is_coordinate),
-        variables=tuple(each for each in found if not each.is_coordinate),
+        coordinates=tuple(each for each in summaries if each.is_coordinate),
+        variables=tuple(each for each in summaries if not each.is_coordinate),
         attrs=without_constants(attrs),
     )
 
@@ -294,8 +294,8 @@ def _summary(name: str, variable: netCDF4.Variable[Any], *, is_coordinate: bool)
         dims, shape = dims[:-1], shape[:-1]
         characters = np.ascontiguousarray(variable[...]).view(f"S{variable.shape[-1]}")
         name = name.removesuffix("_name") if name.removesuffix("_name") in dims else name
-        found = tuple(labels(characters).reshape(-1).tolist())
-        return Summary(name, dims, shape, "str", attrs, is_coordinate, labels=found)
+        texts = tuple(labels(characters).reshape(-1).tolist())
+        return Summary(name, dims, shape, "str", attrs, is_coordinate, labels=texts)
     values: dict[str, Any] = {}
     values = {"flags": _flags(variable, attrs)} if "flag_meanings" in attrs else _range(variable)
     return Summary(name, dims, shape, str(variable.dtype), attrs, is_coordinate, **values)

@@ -330,11 +330,11 @@ class ZarrFile(_Attributes):
     @property
     def dimensions(self) -> dict[str, SimpleNamespace]:
         """The dimensions with their sizes."""
-        found: dict[str, SimpleNamespace] = {}
+        by_dim: dict[str, SimpleNamespace] = {}
         for each in self.variables.values():
             for dim, size in zip(each.dimensions, each.shape, strict=True):
-                found.setdefault(dim, SimpleNamespace(size=size))
-        return found
+                by_dim.setdefault(dim, SimpleNamespace(size=size))
+        return by_dim
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -349,7 +349,7 @@ class CaseTimes:
         """Return it as the report has it: times in microseconds, None where there are none."""
         case = self.case
         bulk = case.method in {"bulk", "pipeline"}
-        found: dict[str, Any] = {
+        report: dict[str, Any] = {
             "config_id": case.config_id,
             "operator": case.operator,
             "phase": case.phase,
@@ -362,7 +362,7 @@ class CaseTimes:
             "source": self.source if self.done else None,
             "refined": self.refined,
         }
-        return found | dict(self._figures())
+        return report | dict(self._figures())
 
     def _figures(self) -> Iterator[tuple[str, Any]]:
         for name, part in (("forward", self.forward), ("backward", self.backward)):

@@ -40,7 +40,7 @@ def preset_rows(path: Path, folders: Sequence[Path] = ()) -> list[dict[str, obje
     for line, cells in lines:
         row = {**dict(zip(heading, cells, strict=False)), "line": str(line)}
         presets.setdefault(row["preset"], []).append(row)
-    return [one for rows in presets.values() for one in _of_preset(path, rows, folders)]
+    return [layer_row for rows in presets.values() for layer_row in _of_preset(path, rows, folders)]
 
 
 def _of_preset(
@@ -107,27 +107,34 @@ def _choices(case: LayerOverlap) -> list[LayerOverlap]:
     """Return what a layer can overlap as, beside none and theirs."""
     off = LayerOverlap(case.tp_size, case.operator, case.phase)
     methods = ("bulk",) if case.method == "bulk" else ("ring_exchange", "pipeline")
-    found = [
+    candidates = [
         replace(off, method=method, aggregate=twice, num_sm=count)
         for method in methods
         for twice in ((0, 1) if method == "ring_exchange" else (0,))
         for count in ((1,) if method == "ring_exchange" else COUNTS)
     ]
-    legal = [one for one in found if one.legality.level == "legal" and one.same_as == one]
+    legal = [
+        candidate
+        for candidate in candidates
+        if candidate.legality.level == "legal" and candidate.same_as == candidate
+    ]
     return list(dict.fromkeys([off, *legal, case.same_as]))
 
 
 def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict[str, object]:
     """Return theirs beside ours."""
-    own = {choice: times[choice] for choice in _choices(case)}
-    ours = best_of(own, LIKE)
-    same = best_of({one: time for one, time in own.items() if one.method == case.method}, LIKE)
-    best = min(own.values())
-    loss = own[case.same_as] / best - 1.0
+    choice_times = {choice: times[choice] for choice in _choices(case)}
+    ours = best_of(choice_times, LIKE)
+    same = best_of(
+        {choice: time for choice, time in choice_times.items() if choice.method == case.method},
+        LIKE,
+    )
+    best = min(choice_times.values())
+    loss = choice_times[case.same_as] / best - 1.0
     counted = case.method != "ring_exchange"
     ways: dict[str, float] = {}
-    for one, time in sorted(own.items(), key=lambda pair: pair[1]):
-        ways.setdefault(_way(one), time)
+    for overlap, time in sorted(choice_times.items(), key=lambda pair: pair[1]):
+        ways.setdefault(_way(overlap), time)
     shown = ", ".join(f"{way} {1e6 * time:.0f} µs" for way, time in ways.items())
     scattered = case.method == "pipeline" or ours.method == "pipeline"
     why = "; the time does not decide which NVIDIA uses" if scattered else ""
@@ -137,8 +144,10 @@ def _comparison(case: LayerOverlap, times: Mapping[LayerOverlap, float]) -> dict
         "our_method": _way(ours),
         "our_num_sm": None if ours.method == "ring_exchange" else ours.num_sm,
         "num_sm_factor": same.num_sm / case.num_sm if counted else None,
-        "sequential_us": round(1e6 * next(t for one, t in own.items() if one.is_baseline), 3),
-        "their_time_us": round(1e6 * own[case.same_as], 3),
+        "sequential_us": round(
+            1e6 * next(t for choice, t in choice_times.items() if choice.is_baseline), 3
+        ),
+        "their_time_us": round(1e6 * choice_times[case.same_as], 3),
         "our_time_us": round(1e6 * best, 3),
         "loss": loss,
         "note": f"predicted {shown}{why}" if loss > NEAR else "",
@@ -187,8 +196,8 @@ def preset_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for preset in dict.fromkeys(row["preset"] for row in rows):
         yield preset
         table = [["layer", "theirs", "ours", "sequential", "theirs", "ours", "loss"]]
-        own = [row for row in rows if row["preset"] == preset]
-        for row in own:
+        rows_of_preset = [row for row in rows if row["preset"] == preset]
+        for row in rows_of_preset:
             ways = [
                 row[f"{who}_method"] + (f" {count}" if (count := row[f"{who}_num_sm"]) else "")
                 for who in ("their", "our")
@@ -198,5 +207,5 @@ def preset_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             ]
             table.append([row["layer"], *ways, *spans, percent(row["loss"])])
         yield from aligned(table, left=3)
-        yield from (f"  {row['layer']}: {row['note']}" for row in own if row["note"])
+        yield from (f"  {row['layer']}: {row['note']}" for row in rows_of_preset if row["note"])
         yield ""

@@ -128,7 +128,11 @@ class TuningReport:
         """Yield what a screen has: whether to overlap, the layers of the best size, the others."""
         yield self.verdict(listed=False)
         yield from self._about()
-        rows = [one for one in self.candidates if one.case.tp_size == self.best.tp_size]
+        rows = [
+            candidate
+            for candidate in self.candidates
+            if candidate.case.tp_size == self.best.tp_size
+        ]
         if rows:
             table = [["layer", "pass", "saved (µs)", "speedup", "overlap (%)", "method", "SMs"]]
             table += [row.cells() for row in rows]
@@ -554,10 +558,10 @@ class TPOverlapTuner:
 
         def of(count: int) -> float:
             if count not in known:
-                (found,) = time([replace(case, num_sm=count)])
-                known[count] = replace(found, refined=True)
-            found = known[count]
-            return found.e2e if found.done else float("inf")
+                (case_times,) = time([replace(case, num_sm=count)])
+                known[count] = replace(case_times, refined=True)
+            case_times = known[count]
+            return case_times.e2e if case_times.done else float("inf")
 
         times = [(count, result.e2e) for count, result in known.items()]
         low, high = bracket(times, config.min_num_sm, config.max_num_sm)

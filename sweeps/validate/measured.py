@@ -375,12 +375,14 @@ def _where(table: Table, where: Mapping[str, Any]) -> Table:
             )
             continue
         chosen = np.zeros(rows, dtype=np.bool_)
-        for one in wanted if isinstance(wanted, list) else [wanted]:
-            matches = column == one if isinstance(one, str) == (column.dtype.kind == "U") else None
+        for entry in wanted if isinstance(wanted, list) else [wanted]:
+            matches = (
+                column == entry if isinstance(entry, str) == (column.dtype.kind == "U") else None
+            )
             if matches is None or not matches.any():
                 known = dict.fromkeys(f"{value}" for value in column.tolist())
-                offer = nearest(f"{one}", known)
-                faults.append(fault(f"measured.where.{name}", one, "no row has it", offer))
+                offer = nearest(f"{entry}", known)
+                faults.append(fault(f"measured.where.{name}", entry, "no row has it", offer))
             else:
                 chosen |= matches
         kept &= chosen

@@ -138,7 +138,9 @@ def score(records: Sequence[Record]) -> Score:
     errors = np.array([record.error for record in records])
     sizes = np.abs(errors)
     inside = [within for record in records if (within := record.within) is not None]
-    held = [abs(one) for record in records if not math.isnan(one := record.without_source)]
+    held = [
+        abs(held_error) for record in records if not math.isnan(held_error := record.without_source)
+    ]
     return Score(
         len(records),
         float(np.mean(sizes)),
@@ -199,14 +201,14 @@ def error_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
     rows = []
     for table in dict.fromkeys(tables.tolist()):
         cases = tables == table
-        for place in np.ndindex(*errors.shape[: len(others)]):
-            group = {dim: values[k] for dim, values, k in zip(others, labels, place, strict=True)}
+        for cell in np.ndindex(*errors.shape[: len(others)]):
+            group = {dim: values[k] for dim, values, k in zip(others, labels, cell, strict=True)}
             for index, size_class in enumerate(SIZE_CLASSES):
                 chosen = np.ix_(cases, classes == index)
                 count = int(np.count_nonzero(~np.isnan(measured[chosen])))
                 if count:
                     row = {"table": table, **group, "size_class": size_class}
-                    rows.append({**row, **_errors(errors[place][chosen], count)})
+                    rows.append({**row, **_errors(errors[cell][chosen], count)})
     return rows
 
 
