@@ -474,6 +474,7 @@ def linear_ticks(low: float, high: float, units: str, room: float) -> Ticks:
 _LABEL_WIDTH = 0.72  # inches that a tick's label and its space take
 _LABEL_HEIGHT = 0.3
 _COUNTS_ROOM = 1.4  # so many more counts fit than numbers with a unit
+_UNITS = frozenset("sdhbBJW")  # symbols that are read as units where none stands behind them
 _LONGEST_NAME = 72  # letters of a name beside an axis; symbol and unit come after it
 _LOG_FROM = 16.0  # ratio of the ends from which an axis is logarithmic
 _CLEARANCE = 0.08  # inches between the labels of two ticks
@@ -553,7 +554,8 @@ def axis_of(
     if len(named) > _LONGEST_NAME:
         named = sentence(long_name(name, attrs, short=True))
     words = [shortened(named, _LONGEST_NAME)]
-    words += [mark] if (mark := symbol(str(attrs.get("symbol", "")))) else []
+    mark = symbol(str(attrs.get("symbol", "")))
+    words += [mark] if mark and (ticks.units or mark not in _UNITS) else []
     unit = f" ({ticks.units.replace(' ', UNBROKEN)})" if ticks.units else ""
     return Axis(scale, low, high, ticks, f",{UNBROKEN}".join(words) + unit)
 

@@ -67,6 +67,17 @@ def test_symbols_become_plain_text_or_nothing(latex: str, text: str) -> None:
     assert symbol(latex) == text
 
 
+def test_a_symbol_is_not_read_as_a_unit() -> None:
+    """Nobody takes a sequence length for seconds."""
+    values = np.array([1024.0, 65536.0])
+    tokens = {"long_name": "sequence length in tokens", "units": "1", "symbol": "s"}
+    ranks = {"long_name": "ranks", "units": "1", "symbol": "N"}
+    seconds = {"long_name": "latency", "units": "s", "symbol": "h"}
+    labels = [axis_of("x", attrs, values, "log", 6.0).label for attrs in (tokens, ranks, seconds)]
+    assert labels[:2] == ["Sequence length in tokens", "Ranks,\u00a0N"]
+    assert labels[2].startswith("Latency,\u00a0h (")
+
+
 def test_names() -> None:
     attrs = {"long_name": "message size (nccl-tests convention)"}
     assert long_name("message_bytes", attrs) == attrs["long_name"]
