@@ -15,6 +15,7 @@ from tests.maintenance.mutate import (
     LAWS,
     LIVES,
     SAME,
+    TESTS,
     drawn_mutants,
     of_laws,
     reach,
@@ -119,6 +120,14 @@ def test_a_mutant_is_loaded_by_a_process_of_its_own() -> None:
     # sqrt(2*2*100) = 20; a hundredth by 18 instead of by 9 is missing.
     assert float(done.stdout) == pytest.approx(interval() - 20 * (0.01 / 9 - 0.01 / 18))
     assert (ROOT / RUN).read_text(encoding="utf-8") == source
+
+
+def test_every_package_with_mutants_has_tests() -> None:
+    called = {*reach().formulas, *reach().algorithms}
+    first = {mutant.package: mutant for mutant in mutants(reach().paths)}
+    assert {
+        name for name, mutant in first.items() if called & {*mutant.functions()}
+    } <= TESTS.keys()
 
 
 def test_draws_are_of_functions_that_are_called() -> None:
