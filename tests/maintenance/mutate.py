@@ -65,7 +65,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "overlap": ("overlap/test_forms", "overlap/test_bounds", "overlap/test_step_timeline"),
     "plan": ("overhead/test_placement", "overhead/test_communication_groups"),
     "run": ("overhead/test_run*",),
-    "schedule": ("overhead/test_schedule",),
+    "schedule": ("overhead/test_schedule", "overhead/test_own_layers"),
     "software": ("software/test_forms", "software/test_slowest_steps"),
     "special": ("overhead/test_order", "overhead/test_run*", "overhead/test_algorithms"),
     "step": tuple(f"overhead/test_{one}" for one in OF_STEPS),
