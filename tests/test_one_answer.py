@@ -22,8 +22,8 @@ from overhead.memory.quantities import RECIPES
 from sweeps.cli.analysis_job import analysis_job, evaluation_of
 from sweeps.job import Job
 from sweeps.search.answer import WHOLE
+from sweeps.search.details import details
 from sweeps.search.request import Execution, read_request
-from sweeps.search.search import details
 from sweeps.search.space import executions_at, space_of
 from sweeps.spec.catalog import load_framework
 from sweeps.spec.framework import ENTRIES

@@ -32,8 +32,8 @@ from sweeps.search.calculator import (
     shapes_of,
     sizes_of,
 )
+from sweeps.search.details import details
 from sweeps.search.request import read_request, sequences_of
-from sweeps.search.search import details
 from sweeps.spec.axis import numbers_of, parse_values
 from sweeps.spec.units import parse_quantity, spelled_out
 from sweeps.wrapping import aligned, prose, wrap

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sweeps.bands import change_by
 from sweeps.search.answer import Answer
+from sweeps.search.details import Detail, details
 from sweeps.search.request import Execution
-from sweeps.search.search import Detail, details
 from sweeps.wrapping import prose, wrap
 
 

@@ -31,9 +31,9 @@ from sweeps.cli.plan_report import (
 from sweeps.cli.sections import shown_sections
 from sweeps.launch.frameworks import settings_of
 from sweeps.search.answer import WHOLE, Answer, answer
+from sweeps.search.details import Detail, details
 from sweeps.search.repair import nearest_plan
 from sweeps.search.request import CHOICES, Request, read_request
-from sweeps.search.search import Detail, details
 from sweeps.search.words import bound_by, differences, effects, memory_words
 from sweeps.wrapping import fitted
 

@@ -17,8 +17,8 @@ from sweeps.launch.documents import flat
 from sweeps.launch.frameworks import settings_of
 from sweeps.launch.settings import Settings
 from sweeps.search.answer import WHOLE, Answer, answer
+from sweeps.search.details import Detail, details
 from sweeps.search.request import Execution, read_request
-from sweeps.search.search import Detail, details
 
 # What stands in a file's format where its settings are a framework's.
 WORDS = {"Megatron": "Megatron-LM", "torchtitan": "torchtitan", "DeepSpeed": "DeepSpeed"}

@@ -42,8 +42,8 @@ from sweeps.search.answer import (
     other_batch,
     trained,
 )
+from sweeps.search.details import Detail, details
 from sweeps.search.request import CHOICES, Execution
-from sweeps.search.search import Detail, details
 from sweeps.search.words import (
     bound_by,
     memory_words,

@@ -159,6 +159,15 @@ class Picked:
         return value.take(self.among, axis=position)
 
 
+class FoldedValues(Folds):
+    """Combinations of an axis's columns with the evaluators that compute values for them."""
+
+    def __init__(self, grid: Grid, dim: str) -> None:
+        super().__init__(grid, dim)
+        self.evaluators: dict[int, Evaluator] = {}  # By the columns
+        self.single: Evaluator | None = None  # Computes what doesn't vary along the axis
+
+
 class Evaluator:
     """Computes nodes of a graph on a grid.
 
@@ -173,7 +182,7 @@ class Evaluator:
         limits: Limits | None = None,
         picked: Picked | None = None,
         points: Mapping[str, Array] | None = None,
-        folds: Folds | None = None,
+        folds: FoldedValues | None = None,
         names: int = 0,
     ) -> None:
         self.folds, self.names = folds, names  # Of what it has combinations alone, if it has
@@ -275,7 +284,7 @@ class Evaluator:
         self._parts[id(node)] = (where, part)
         return part
 
-    def _folded(self, node: Node, region: Region | None, folds: Folds) -> Any:
+    def _folded(self, node: Node, region: Region | None, folds: FoldedValues) -> Any:
         """Return a value that is computed for fewer combinations; None where it isn't."""
         try:
             fold = folds.known[id(node)]

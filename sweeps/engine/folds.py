@@ -16,7 +16,6 @@ from overhead.dependencies import bits
 from overhead.graph import Node, below
 
 if TYPE_CHECKING:
-    from sweeps.engine.evaluate import Evaluator
     from sweeps.engine.grid import Grid
 
 Places = NDArray[np.int64]
@@ -36,13 +35,11 @@ class Fold:
 
 
 class Folds:
-    """The combinations of an axis's columns, and the evaluators that compute values for them."""
+    """The combinations of an axis's columns."""
 
     def __init__(self, grid: Grid, dim: str) -> None:
         self.grid, self.dim = grid, dim
         self.position = grid.position(dim)
-        self.evaluators: dict[int, Evaluator] = {}  # By the columns
-        self.single: Evaluator | None = None  # Computes what doesn't vary along the axis
         columns = {name: grid.columns[name] for name, dims in grid.dims.items() if dim in dims}
         self._columns = {bits([name]): column.reshape(-1) for name, column in columns.items()}
         self._mask = bits(columns)

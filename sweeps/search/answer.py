@@ -22,6 +22,7 @@ from sweeps.engine.grid import Column, Layout, row_numbers
 from sweeps.error_bar import Sensitivity, Setups, is_constant
 from sweeps.errors import InputError
 from sweeps.origin import attributes
+from sweeps.search.details import COMMUNICATION, TABLE, Detail, details
 from sweeps.search.repair import (
     MEASURES,
     Nearest,
@@ -34,15 +35,7 @@ from sweeps.search.repair import (
     remedies,
 )
 from sweeps.search.request import CHOICES, Execution, Point, Request
-from sweeps.search.search import (
-    COMMUNICATION,
-    TABLE,
-    Counts,
-    Detail,
-    Found,
-    details,
-    search,
-)
+from sweeps.search.search import Counts, Found, search
 from sweeps.search.space import common_of, space_of
 from sweeps.search.words import Effect, because, effects
 from sweeps.spec.resolve_operation import Resolved

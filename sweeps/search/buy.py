@@ -19,10 +19,11 @@ from sweeps.bands import SAME, brief, limit_words, meets, money, three
 from sweeps.display import BANDS
 from sweeps.errors import InputError, refuse
 from sweeps.search.answer import BETTER, RUN
+from sweeps.search.details import COMMUNICATION, Detail, details
 from sweeps.search.recommended import recommended
 from sweeps.search.repair import MEASURES
 from sweeps.search.request import Execution, Point, pipeline_layers
-from sweeps.search.search import COMMUNICATION, Detail, blocks_of, details, is_bounded
+from sweeps.search.search import blocks_of, is_bounded
 from sweeps.search.space import common_of, spaces_of
 
 if TYPE_CHECKING:

@@ -11,12 +11,11 @@ from sweeps.search.keep import Floats, Places
 from sweeps.search.request import Execution
 from sweeps.search.search import (
     KEPT,
-    ROWS,
     WAITING,
     Block,
     Keeper,
     able,
-    blocks_of,
+    compute_whole,
     groups_of,
     is_bounded,
     unranked,
@@ -107,15 +106,8 @@ class _Numbers:
         rows, first, second = map(np.concatenate, zip(*self.waiting, strict=True))
         self.waiting = []
         chosen = np.unique(rows[self._promising(rows, first)])
-        while len(chosen):
-            for block in blocks_of(self.space, chosen):
-                self._compute(block, block.reasons() == 0)
-            self.done[chosen] = True
-            left = ~self.done[rows]
-            left[left] = self._near(rows[left], first[left], second[left])
-            rows, first, second = rows[left], first[left], second[left]
-            nearest = rows[np.argsort(first, kind="stable")]
-            chosen = np.sort(nearest[np.sort(np.unique(nearest, return_index=True)[1])[:ROWS]])
+        waiting = rows, first, second
+        compute_whole(self.space, chosen, waiting, self.done, self._near, self._compute)
 
     def _promising(self, rows: Places, first: Floats) -> NDArray[np.bool_]:
         """Return which plans are among the best of each number of GPUs by their least values."""

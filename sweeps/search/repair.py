@@ -18,6 +18,7 @@ from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column, Layout, row_numbers
 from sweeps.errors import InputError
 from sweeps.origin import SPECIFICATION, Origin
+from sweeps.search.details import COMMUNICATION, Detail, details
 from sweeps.search.request import (
     CHOICES,
     DEGREES,
@@ -28,7 +29,7 @@ from sweeps.search.request import (
     Point,
     Request,
 )
-from sweeps.search.search import COMMUNICATION, Counts, Detail, Found, blocks_of, details, search
+from sweeps.search.search import Counts, Found, blocks_of, search
 from sweeps.search.space import Space, executions_at, space_of
 
 # How far GPUs are doubled in search of a plan that fits.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
@@ -13,20 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import overhead
-from overhead.analysis import faults
-from overhead.communication.operation import DIMENSIONS
-from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.frozen import frozen
 from overhead.graph import Node
 from overhead.labels import CHUNKED
-from sweeps import display
-from sweeps.bands import NO_ROOM, SET_UP, fit_of, tie
-from sweeps.display import BANDS
+from sweeps.bands import SET_UP, tie
 from sweeps.engine.evaluate import Cuts, Evaluator, Limits, Picked, settings
 from sweeps.engine.grid import Array, LabelCase, Picking, Region
 from sweeps.engine.program import Program
 from sweeps.engine.validity import given_below
 from sweeps.errors import InputError, fault
+from sweeps.search.details import details
 from sweeps.search.keep import BestOfSplits, Floats, Front, Places, Ranked, Top
 from sweeps.search.request import Execution, Objective
 from sweeps.search.space import AGAIN, PLAN, SHARE, Space, executions_at
@@ -346,6 +342,33 @@ def able(
     return [block.narrowed(evaluator, rows) for block in group], taken
 
 
+def compute_whole(
+    space: Space,
+    chosen: Places,
+    waiting: tuple[Places, Floats, Floats],
+    done: NDArray[np.bool_],
+    near: Callable[[Places, Floats, Floats], NDArray[np.bool_]],
+    compute: Callable[[Block, NDArray[np.bool_]], None],
+) -> int:
+    """Compute chosen rows, then those that still may count, the most promising first.
+
+    Plans that wait are known by their rows and what no plan there is better than.  Return how many
+    rows were computed.
+    """
+    computed, (rows, first, second) = 0, waiting
+    while len(chosen):
+        computed += len(chosen)
+        for block in blocks_of(space, chosen):
+            compute(block, block.reasons() == 0)
+        done[chosen] = True
+        left = ~done[rows]
+        left[left] = near(rows[left], first[left], second[left])
+        rows, first, second = rows[left], first[left], second[left]
+        nearest = rows[np.argsort(first, kind="stable")]
+        chosen = np.sort(nearest[np.sort(np.unique(nearest, return_index=True)[1])[:ROWS]])
+    return computed
+
+
 class _Staged:
     """Takes in blocks: bounds what can run, and computes whole only what may count."""
 
@@ -411,18 +434,9 @@ class _Staged:
         self.waiting = []
         if not len(rows):
             return
-        chosen = self._promising(rows, first)
-        count, computed = np.count_nonzero(np.bincount(rows)), 0
-        while len(chosen):
-            computed += len(chosen)
-            for block in blocks_of(self.space, chosen):
-                self._compute(block, block.reasons() == 0)
-            self.done[chosen] = True
-            left = ~self.done[rows]
-            left[left] = self._near(rows[left], first[left], second[left])
-            rows, first, second = rows[left], first[left], second[left]
-            nearest = rows[np.argsort(first, kind="stable")]
-            chosen = np.sort(nearest[np.sort(np.unique(nearest, return_index=True)[1])[:ROWS]])
+        count, chosen = np.count_nonzero(np.bincount(rows)), self._promising(rows, first)
+        waiting = rows, first, second
+        computed = compute_whole(self.space, chosen, waiting, self.done, self._near, self._compute)
         self.staged = self.staged and bool(computed <= PAYS * count)
 
     def _promising(self, rows: Places, first: Floats) -> Places:
@@ -593,91 +607,3 @@ def unranked(space: Space) -> None:
     wrong = f"its file has no {', '.join(unknown) or 'figure'} to rank plans by"
     allowed = "give it, another machine, or another objective"
     raise InputError(fault("hardware", space.resolved.labels.get("hardware", ""), wrong, allowed))
-
-
-# Quantities of single plans, by the scalar interface: those of equal labels together.
-
-COMMUNICATION = tuple(f"{name}_communication_time" for name in DIMENSIONS)
-# What stands in a table of plans.
-TABLE = display.rows("step", "memory", "rates", place="best")
-
-
-@frozen()
-class Detail:
-    """A plan with what is known of it."""
-
-    plan: Execution  # The plan
-    values: Mapping[str, float]  # By quantity; NaN where nothing gives one
-    faults: Mapping[str, str]  # The conditions that it doesn't fulfil, with what must hold
-
-    def __getitem__(self, name: str) -> float:
-        """Return a quantity."""
-        return self.values[name]
-
-    @property
-    def capacity(self) -> float:
-        """A GPU's memory."""
-        return self.plan.given["memory_capacity"]
-
-    @property
-    def fit(self) -> str:
-        """Whether the fullest GPU holds its part, as `sweeps.bands` says it."""
-        low, high = (self.values.get(name, np.nan) for name in BANDS["peak_memory"])
-        return fit_of(self.values["peak_memory"], self.capacity, low, high)
-
-    @property
-    def fits(self) -> bool:
-        """Whether the fullest GPU holds its part, at risk or not."""
-        return self.fit != NO_ROOM
-
-
-def details(
-    plans: Sequence[Execution], names: Iterable[str], *, check: bool = False
-) -> tuple[Detail, ...]:
-    """Compute quantities of plans."""
-    wanted = tuple(dict.fromkeys(names))
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for index, plan in enumerate(plans):
-        key = (*sorted(plan.labels.items()), *sorted(plan.given), *sorted(plan.known))
-        groups.setdefault(key, []).append(index)
-    rows: dict[int, Detail] = {}
-    for indices in groups.values():
-        rows_of_group = _of_group([plans[number] for number in indices], wanted, check=check)
-        rows.update(zip(indices, rows_of_group, strict=True))
-    return tuple(rows[number] for number in range(len(plans)))
-
-
-def evaluation(plans: Sequence[Execution]) -> Evaluation:
-    """Return the scalar interface of plans of equal labels: what is the same as one number.
-
-    What the search has computed of them isn't computed again.
-    """
-    given: dict[str, NDArray[np.float64] | float] = {}
-    rows = [{**plan.given, **plan.known} for plan in plans]
-    for name in rows[0]:
-        values = np.array([row[name] for row in rows])
-        same = len(plans) > 1 and bool(np.all(values == values[0]))
-        given[name] = float(values[0]) if same else values
-    return Evaluation(given, plans[0].labels)
-
-
-def _of_group(plans: Sequence[Execution], names: Sequence[str], *, check: bool) -> list[Detail]:
-    count = len(plans)
-    evaluation_of_plans = evaluation(plans)
-    values: dict[str, list[float]] = {}
-    wrong: list[dict[str, str]] = [{} for _ in plans]
-    with np.errstate(all="ignore"):
-        for name in names:
-            try:
-                array = evaluation_of_plans[name]
-            except MissingQuantities:
-                array = np.array(np.nan)
-            values[name] = np.broadcast_to(array.reshape(-1), (count,)).tolist()
-        for fallen in faults(evaluation_of_plans) if check else ():
-            mask = np.broadcast_to(fallen.where.reshape(-1), (count,))
-            for plan_number in np.nonzero(mask)[0]:
-                wrong[plan_number][fallen.requirement.fault] = fallen.requirement.text
-    return [
-        Detail(plan, {name: row[index] for name, row in values.items()}, wrong[index])
-        for index, plan in enumerate(plans)
-    ]

@@ -18,7 +18,7 @@ from overhead.dependencies import bits
 from overhead.evaluation import Evaluation
 from overhead.frozen import frozen
 from overhead.labels import CHUNKED, FOLDED, LABELS, PLAIN
-from sweeps.engine.folds import Folds
+from sweeps.engine.evaluate import FoldedValues
 from sweeps.engine.grid import Array, Picking, cut
 from sweeps.engine.program import Program
 from sweeps.engine.validity import DOES_NOT_FIT, training_faults
@@ -378,10 +378,10 @@ class Space:
     choices: Mapping[str, NDArray[Any]]  # What varies, and over what
 
     @cached_property
-    def folds(self) -> Folds | None:
+    def folds(self) -> FoldedValues | None:
         """What is computed once for many rows; None where rows are few."""
         several = self.plan is not None and len(self.rows) > MANY_ROWS
-        return Folds(self.plan.grid, PLAN) if several and self.plan else None
+        return FoldedValues(self.plan.grid, PLAN) if several and self.plan else None
 
     @property
     def ways(self) -> int:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from overhead.frozen import frozen
 from sweeps.bands import AT_RISK, NO_ROOM, band_of, change_by, difference_words, percent, tie
+from sweeps.search.details import Detail, details
 from sweeps.search.request import Execution, Objective
-from sweeps.search.search import Detail, Found, details
+from sweeps.search.search import Found
 from sweeps.spec.axis import divisors
 from sweeps.spec.units import format_quantity
 

@@ -15,6 +15,7 @@ from overhead.shipped import error_bands
 from overhead.step.parts import PARTS
 from sweeps.errors import InputError
 from sweeps.result import Field, Result, of_rows
+from sweeps.search.details import Detail, details
 from sweeps.search.repair import nearest_plan
 from sweeps.search.request import (
     DEFAULT_THRESHOLD,
@@ -24,7 +25,7 @@ from sweeps.search.request import (
     Point,
     objective_of,
 )
-from sweeps.search.search import Detail, Found, details, search
+from sweeps.search.search import Found, search
 from sweeps.search.space import ENDS, space_of
 from sweeps.search.words import differences
 from sweeps.validate.training_rows import Case, Skipped

@@ -19,8 +19,9 @@ from sweeps.launch.megatron import layout
 from sweeps.launch.megatron import settings as megatron
 from sweeps.launch.torchtitan import settings as torchtitan
 from sweeps.search.answer import answer, nodes_lost, other_batch
+from sweeps.search.details import details
 from sweeps.search.repair import batch_for, filled, nearest_plan, remedies
-from sweeps.search.search import KEPT, details, effort, search
+from sweeps.search.search import KEPT, effort, search
 from sweeps.search.space import space_of
 from tests.plans.cases import mixture, point, usual
 from tests.tables import examples, keyed

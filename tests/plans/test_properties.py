@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from sweeps.bands import tie
+from sweeps.search.details import details
 from sweeps.search.request import OBJECTIVES
-from sweeps.search.search import Found, details, effort, search
+from sweeps.search.search import Found, effort, search
 from sweeps.search.space import space_of
 from tests.plans.cases import point, usual
 from tests.tables import examples
