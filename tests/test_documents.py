@@ -56,11 +56,11 @@ def test_readme_is_short_and_says_the_same_in_chinese() -> None:
 def test_readme_example_runs() -> None:
     names: dict[str, object] = {}
     exec(blocks("python", README)[0], names)
-    found: Any = names["found"]
+    costs: Any = names["costs"]
     shown = next(text for text in blocks("", README) if text.startswith("<xarray.Dataset>"))
-    sizes = ", ".join(f"{name}: {size}" for name, size in found.sizes.items())
+    sizes = ", ".join(f"{name}: {size}" for name, size in costs.sizes.items())
     variables = [
-        f"    {name:<11}  ({', '.join(found[name].dims)})"
+        f"    {name:<11}  ({', '.join(costs[name].dims)})"
         for name in ("time", "step_time", "peak_memory")
     ]
     assert shown.splitlines()[1:] == [f"Dimensions: ({sizes})", "Data variables:", *variables]
