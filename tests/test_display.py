@@ -14,14 +14,14 @@ from tests.each import each
 load()
 # What tables show that is no quantity.
 OTHERS = {"chosen_algorithm", "best_split", *LABELS}
-PLACES = {"usual", "report", "table", "plan", "best", "bar", "title", "record"}
+SCREENS = {"usual", "report", "table", "plan", "best", "bar", "title", "record"}
 
 
 @each("name", display.ROWS)
 def test_a_row_says_what_the_vocabulary_does_not(name: str) -> None:
     one = display.ROWS[name]
     assert name in VOCABULARY or name in OTHERS
-    assert one.places <= PLACES
+    assert one.screens <= SCREENS
     if one.words and name in VOCABULARY:
         assert one.words != VOCABULARY[name].meaning
     assert one.title not in (name, name.replace("_communication_time", " time"))
@@ -38,7 +38,7 @@ def test_a_quantity_without_a_row_is_shown_by_the_vocabulary() -> None:
 
 def test_records_begin_with_labels_and_then_numbers() -> None:
     names = display.of_records()
-    assert set(names) == {row.name for row in display.ROWS.values() if "record" in row.places}
+    assert set(names) == {row.name for row in display.ROWS.values() if "record" in row.screens}
     labels = [name in LABELS for name in names]
     assert labels == sorted(labels, reverse=True)
 
