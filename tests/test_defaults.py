@@ -22,7 +22,7 @@ from tests.tables import examples
 
 DEFAULT = re.compile(r"\[default: (?P<text>.+)\]")
 # Words of what formulas say, in place of a value.
-OF_FORMULAS = {flag.default for flag in flags.FLAGS.values() if not flag.default.isdigit()}
+OF_FORMULAS = {usual.default for usual in flags.USUAL.values() if not usual.default.isdigit()}
 OF_OPERATIONS: dict[str, Any] = {**OPERATION, "ranks": MANY}
 OF_STEPS: dict[str, Any] = {**STEP, "world_size": MANY}
 
@@ -89,7 +89,7 @@ def test_a_default_that_is_written_is_the_option_s(command: str) -> None:
 
 
 def test_a_search_states_what_it_takes() -> None:
-    taken = {flags_of(name)[0]: default for _, name, default, _ in plan_command.SEED_FLAGS}
+    taken = {flags_of(name)[0]: default for name, default in plan_command.SEED.items()}
     found = commands.get_command(click.Context(commands), "plan")
     assert found is not None
     with found.make_context("plan", []) as context:

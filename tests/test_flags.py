@@ -11,6 +11,7 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli import COMMANDS, commands, flags
 from sweeps.cli.given import Given, Hops, Measured, Planned
+from sweeps.cli.option_table import read_table
 from tests.cli_runner import Runner
 from tests.each import each
 
@@ -22,15 +23,15 @@ def test_an_option_says_what_it_gives(name: str) -> None:
     command = flags.COLLECTIVE if name in flags.OF_COLLECTIVES else flags.TRAINING
     words = flags.words_of(name, command)
     assert words.rstrip("]").rstrip()
-    if name in VOCABULARY and not flags.FLAGS.get(name, flags.Flag()).words:
+    if name in VOCABULARY and not flags.USUAL[name].words:
         meaning = VOCABULARY[name].meaning.removesuffix(" (0 or 1)")
         assert words.lower().startswith(meaning.lower())
 
 
 def test_a_usual_option_stands_once() -> None:
-    names = [name for _, _, names in flags.USUAL for name in names.split()]
-    assert len(names) == len(set(names))
-    assert set(flags.FLAGS) <= set(names)
+    rows = read_table("quantities.csv")
+    assert len(rows) == len(flags.USUAL)
+    assert {row["part"] for row in rows} == {*flags.SECTIONS, ""}
     assert {*flags.OF_COLLECTIVES, *flags.OF_TRAINING} <= {*VOCABULARY, *LABELS}
 
 

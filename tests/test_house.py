@@ -30,7 +30,7 @@ WINGS = tuple(
     (
         "version asked former elsewhere errors latex origin wrapping display spec impossible bands "
         "engine measured_step store result traces hop_study validate plots calibration "
-        "own_formulas job idle prepared error_bar tuner overlap_case blocks search launch api "
+        "own_formulas job idle prepared error_bar tuner blocks search launch api "
         "pages mathml site cli pictures accessor registering answers functions"
     ).split()
 )

@@ -15,13 +15,13 @@ from overhead.labels import LABELS
 from overhead.overlap.mechanisms import MECHANISMS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.analysis_job import analysis_job
-from sweeps.cli.hops_command import LINKS as LINK_FLAGS
+from sweeps.cli.option_table import flags_in
 from sweeps.cli.options import check_taken
+from sweeps.cli.overlap_case import QUANTITIES
+from sweeps.cli.overlap_case import job_of as overlap_of
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
 from sweeps.origin import GIVEN, UNKNOWN, read
-from sweeps.overlap_case import FLAGS
-from sweeps.overlap_case import job_of as overlap_of
 from sweeps.search.answer import answer
 from sweeps.search.buy import Wish, offer
 from sweeps.search.request import read_request
@@ -345,7 +345,7 @@ def test_an_overlaps_values_given_back(
 ) -> None:
     question = {**asked, "mechanism": mechanism}
     base = overlap_of(question, hardware)
-    flags = {name for _, name, _ in FLAGS}
+    flags = {*flags_in(QUANTITIES)}
     own = {
         name: value if isinstance(value, str) else repr(float(value))
         for name, value in taken(base).items()
@@ -375,7 +375,7 @@ def test_hops_values_given_back(
     asked = f"hops --hardware {machine} --json {record}"
     base = cli(asked).records
     links = load_hardware(machine).figures
-    names = [name for _, name, _ in LINK_FLAGS if name in links]
+    names = [name for name in flags_in("hop links") if name in links]
     own = {name: repr(links[name].value) for name in names}
     if machine == "dgx-h100":
         own |= HOPS

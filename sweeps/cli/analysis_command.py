@@ -16,6 +16,7 @@ from sweeps.cli import flags
 from sweeps.cli.from_file import from_option, reading_lines
 from sweeps.cli.given import Given, texts_of
 from sweeps.cli.kept import keep
+from sweeps.cli.option_table import options
 from sweeps.cli.options import (
     check_taken,
     default_lines,
@@ -28,7 +29,7 @@ from sweeps.cli.options import (
 from sweeps.cli.room import first_notes
 from sweeps.cli.sections import OF_ANALYSIS, show_options, wanted_sections
 from sweeps.cli.tables import as_table
-from sweeps.cli.typed import flag_of, folder_option, folders_of
+from sweeps.cli.typed import flag_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job
@@ -50,16 +51,8 @@ SHAPES = (*TENSORS, "gated_mlp", "tied_embeddings")
 
 def analysis_options(command: Command) -> Command:
     """Add the options that state a sweep of training steps."""
-    batch = "The micro-batch size, as --micro-batch-size; in tokens (4M) the global batch."
-    order = "Which ranks are neighbours, innermost first.  [default: tp-cp-dp-pp]"
-    extra = (
-        click.option("--batch-size", "batch_size", help=batch, metavar="VALUES"),
-        click.option("--rank-order", "rank_order", help=order, metavar="ORDER"),
-        click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
-    )
-    for option in reversed(extra):
-        command = option(command)
-    return from_option(flags.options(*flags.OF_TRAINING)(command))
+    of_plan = flags.options(*flags.OF_TRAINING)
+    return from_option(of_plan(options("training")(command)))
 
 
 def analysis_of_options(given: Given) -> tuple[Stated, tuple[str, ...]]:
@@ -130,9 +123,7 @@ def _order(order: str | None) -> list[str]:
 
 @click.command(flags.TRAINING, cls=flags.SweepCommand)
 @analysis_options
-@click.option(
-    "--timeline", metavar="FILE.json|.et", help="Predicted course: Chrome trace, or Chakra's."
-)
+@options("analysis")
 @show_options(OF_ANALYSIS)
 @sensitivity_option("step_time")
 @output_options
@@ -186,27 +177,8 @@ def _lines(job: Job, result: Result, readings: Sequence[str], show: Sequence[str
 @click.command("page", cls=flags.SweepCommand)
 @click.argument("file", metavar="[FILE.nc]", required=False)
 @analysis_options
-@folder_option("hardware")
-@click.option(
-    "--output",
-    metavar="FILE.html",
-    help="The page.  [default: beside FILE.nc; or MODEL-HARDWARE.html]",
-)
-@click.option("--overwrite", is_flag=True, help="Replace a page that exists.")
-@click.option(
-    "--at",
-    "held",
-    multiple=True,
-    metavar="DIMENSION=VALUE",
-    help="Hold a dimension of FILE.nc at one entry.",
-)
-@click.option(
-    "--quantity",
-    "quantities",
-    multiple=True,
-    metavar="NAME",
-    help="Take only these results of FILE.nc.",
-)
+@options("folders", "hardware_folder")
+@options("page")
 def page_command(file: str | None, **given: Unpack[Given]) -> int:
     """Write one page: a file to open, to touch and to pass on.
 

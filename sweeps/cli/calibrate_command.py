@@ -31,9 +31,9 @@ from sweeps.calibration.report import (
 )
 from sweeps.calibration.screen import fit_lines, rows_lines, screen_lines, source_lines
 from sweeps.cli.given import Measured, texts_of
-from sweeps.cli.options import result_options
+from sweeps.cli.option_table import options
 from sweeps.cli.sections import OF_CALIBRATE, further_lines, show_options
-from sweeps.cli.typed import Command, folder_option, folders_of
+from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, needs, refuse
 from sweeps.plots.measured import draw_calibrated, draw_normal
@@ -46,44 +46,9 @@ from sweeps.store.publish import check_output
 
 @click.command("calibrate", cls=Command)
 @click.argument("logs", nargs=-1, metavar="LOG...")
-@click.option("--hardware", metavar="NAME", help="The machine (default: by the GPUs), or its file.")
-@click.option("--write", metavar="FILE.toml", help="Write a machine's file with the fit.")
-@click.option(
-    "--predict-sizes",
-    "--at",
-    "at",
-    metavar="SIZES",
-    help="Further sizes of the logs' curves: 3MiB,96MiB.",
-)
-@click.option("--fabric", metavar="NAME", help="Network between nodes (the machine's).")
-@click.option(
-    "--inter-bandwidth",
-    metavar="RATE",
-    help="NIC bandwidth, per direction: 400Gbit/s (the machine's).",
-)
-@click.option("--nics-per-node", type=click.IntRange(1), help="NICs per node (the machine's).")
-@click.option("--software", metavar="NAME", help="Collective library (the machine's).")
-@click.option("--op", metavar="NAME", help="The operation, where a log doesn't say it.")
-@click.option(
-    "--gpus",
-    "--ranks",
-    "ranks",
-    type=click.IntRange(2),
-    help="GPUs, where a log does not state them.",
-)
-@click.option("--gpus-per-node", type=click.IntRange(1), help="Ranks of a node, likewise.")
-@click.option("--algorithm", default="nccl", metavar="NAME", help="As in 'collective' (nccl).")
-@click.option(
-    "--placement",
-    type=click.Choice(["out-of-place", "in-place", "both"]),
-    default="out-of-place",
-    help="Which of a log's two columns (out-of-place).",
-)
-@result_options
-@folder_option("hardware")
-@click.option("--strict", is_flag=True, help="Exit code 1 unless every test is healthy.")
+@options("calibrate")
 @show_options(OF_CALIBRATE)
-@click.option("--verbose", "-v", is_flag=True, help="As --show fit,rows.")
+@options("calibrate screen")
 def command(logs: tuple[str, ...], **given: Unpack[Measured]) -> int:
     """Fit a library's constants on a machine to logs of nccl-tests, and judge them.
 
@@ -194,16 +159,7 @@ OF_COLLECTIVES, OF_MFU = ("ranks", "nodes", "sizes", "fabric"), ("model", "preci
 
 @click.command("normal", cls=Command)
 @click.argument("what", metavar="OPERATION|mfu", default="")
-@click.option("--hardware", metavar="NAME", help="The machine (default: dgx-h100), or its file.")
-@click.option("--gpus", "--ranks", "--N", "ranks", type=click.IntRange(2), help="All ranks (8).")
-@click.option("--nodes", type=click.IntRange(1), help="Nodes (as few as hold the ranks).")
-@click.option("--fabric", metavar="NAME", help="Network between nodes (the machine's).")
-@click.option(
-    "--message-size", "--M", "--message-bytes", "sizes", metavar="SIZES", help=f"Sizes ({SIZES})."
-)
-@click.option("--model", metavar="NAME", help="The model whose MFU it is (llama3-70b).")
-@click.option("--precision", metavar="NAME", help="Of the runs: bf16 (default), fp8, ..")
-@result_options
+@options("normal")
 def normal_command(what: str, **given: Unpack[Measured]) -> int:
     """What is normal: of a collective's times by message size, or of a training run's MFU.
 

@@ -19,9 +19,10 @@ from overhead.quantity import VOCABULARY
 from sweeps.bands import brief, in_powers_of_two, percent
 from sweeps.cli.given import Given
 from sweeps.cli.kept import keep
+from sweeps.cli.option_table import options
 from sweeps.cli.presets import preset_text
 from sweeps.cli.sections import OF_CATALOG, show_options, wrapped
-from sweeps.cli.typed import OTHER_FOLDERS, Command, folder_option, folders_of
+from sweeps.cli.typed import OTHER_FOLDERS, Command, folders_of
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.own_formulas import load_formulas
 from sweeps.result import (
@@ -70,15 +71,7 @@ PASS = (
 
 @click.command("catalog", cls=Command)
 @click.argument("names", nargs=-1)
-@folder_option("hardware")
-@folder_option("model")
-@folder_option("framework")
-@click.option(
-    "--seq-length",
-    "--seq-len",
-    metavar="TOKENS",
-    help="Sequence for a model's FLOPs.  [default: the model's training length, or 4096]",
-)
+@options("catalog")
 @show_options(OF_CATALOG)
 def command(
     names: tuple[str, ...],
@@ -373,9 +366,7 @@ def _show_totals(model: Model, names: Sequence[str], width: int, **given: float)
 
 @click.command("docs", cls=Command)
 @click.argument("folder", required=False, metavar="[FOLDER]")
-@click.option("--jobs", "with_jobs", is_flag=True, help="Run the guide's jobs (half a minute).")
-@click.option("--overwrite", is_flag=True, help="Replace a site that exists.")
-@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+@options("docs")
 def docs_command(
     folder: str | None, with_jobs: bool, overwrite: bool, formulas: tuple[str, ...]
 ) -> int:

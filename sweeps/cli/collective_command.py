@@ -23,6 +23,7 @@ from sweeps.cli import flags
 from sweeps.cli.derivation import Derivation, evaluated, same
 from sweeps.cli.given import Given
 from sweeps.cli.numbers import SHORT, shown
+from sweeps.cli.option_table import options
 from sweeps.cli.options import (
     check_taken,
     default_lines,
@@ -54,7 +55,7 @@ from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
 
 @click.command(flags.COLLECTIVE, cls=flags.SweepCommand)
 @flags.options(*flags.OF_COLLECTIVES)
-@click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce.")
+@options("trees")
 @show_options(OF_COLLECTIVE)
 @sensitivity_option("time")
 @output_options

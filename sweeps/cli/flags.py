@@ -7,21 +7,21 @@ of the vocabulary and of the labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, trees
 from overhead.formula import REGISTRY
-from overhead.frozen import frozen
 from overhead.labels import LABELS
 from overhead.plan import PLAN as PLAN_CONDITIONS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.from_file import FROM, files_in, found_in, read_files
 from sweeps.cli.given import Options, texts_of
+from sweeps.cli.option_table import read_table
 from sweeps.cli.typed import TYPED, Command, flag_of, flags_of, occurrences
 from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.spec.names import quantity_of
@@ -33,112 +33,31 @@ COLLECTIVE, TRAINING, SEARCH = "collective", "analysis", "plan"
 SEARCHES = (SEARCH, "buy")
 
 
-@frozen(slots=True)
-class Flag:
-    """What of an option doesn't follow from the name of what it gives."""
+class Usual(NamedTuple):
+    """A usual option: what of it doesn't follow from the name of what it gives."""
 
+    commands: Collection[str] = ()  # That have it by this table
+    part: str = ""  # Of help, in which it stands
+    common: Collection[str] = ()  # The commands whose short help has it
     default: str = ""  # What is taken where it isn't given, if formulas say it
     words: str = ""  # What it is, if people say it otherwise than the vocabulary
 
 
-FLAGS: dict[str, Flag] = {
-    "chunks": Flag("the optimum"),
-    "reduction_cost": Flag("none"),
-    "mesh_dimensions": Flag("2"),
-    "world_size": Flag("dp*tp*cp*pp"),
-    "nodes": Flag(words="Nodes, in place of --gpus"),
-    "dp": Flag("what the others leave of the GPUs"),
-    "tokens_per_step": Flag(
-        words="Tokens of a step, such as 4M (4,194,304), in place of its sequences"
-    ),
-    "etp": Flag("tp"),
-    "ulysses_ranks": Flag("those in one node"),
-    "parameters": Flag(words="Number of parameters, without shapes"),
-    "model": Flag(words="Model(s) of the catalogue, or a config.json"),
-    "kv_heads": Flag("as many as heads"),
-    "head_size": Flag("hidden size by heads"),
-    "gpu_hour_price": Flag(words="Price of a GPU, such as '2.5 USD/h'"),
-    "hardware": Flag(words="Machine(s) of the catalogue"),
-    "preset": Flag(words="What a release's recipes set, such as bridge-26.06"),
-    "fabric": Flag("the machine's"),
-    "software": Flag(words="Library whose profile prices collectives: nccl, rccl, xla, none, file"),
+# The usual options, in the order of help, of axes and so of records.
+USUAL = {
+    row["name"]: Usual(
+        row["commands"].split(), row["part"], row["common"].split(), row["default"], row["words"]
+    )
+    for row in read_table("quantities.csv")
 }
-# The usual options, in the order of help, of axes and so of records: of which commands they are,
-# and in which part of help they stand.
-BATCH, MACHINE, NETWORK, PLAN = "Model and batch", "Machine", "Network", "Parallel plan"
-NUMBERS, FILES = "Framework and numbers", "Files"
-BOTH = (COLLECTIVE, TRAINING)
-USUAL: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    ((COLLECTIVE,), NETWORK, "collective"),
-    ((TRAINING,), MACHINE, "world_size"),
-    (BOTH, MACHINE, "nodes"),
-    ((TRAINING,), PLAN, "dp tp cp pp ep etp virtual_pipeline_size micro_batch_size"),
-    ((TRAINING,), BATCH, "global_batch_size tokens_per_step"),
-    ((TRAINING,), PLAN, "num_micro_batches zero_stage sequence_parallel context_parallel "
-     "ulysses_ranks hsdp_shard_size schedule embedding_layer_weight head_layer_weight recompute "
-     "recompute_layers expert_load_imbalance dispatcher mask dropout tp_mechanism cp_mechanism "
-     "ep_mechanism dp_mechanism tp_overlap cp_overlap ep_overlap dp_overlap"),
-    ((TRAINING,), BATCH, "model parameters sequence_length layers hidden_size heads kv_heads "
-     "head_size ffn_size vocabulary_size gated_mlp tied_embeddings experts experts_per_token "
-     "expert_ffn_size shared_ffn_size dense_layers"),
-    (BOTH, NETWORK, "topology algorithm"),
-    ((COLLECTIVE,), NETWORK, "ranks message_bytes"),
-    (BOTH, MACHINE, "hardware"),
-    ((TRAINING,), NUMBERS, "framework preset precision fp8_scaling recipe attention_kernel loss "
-     "weight_bytes gradient_bytes optimizer_bytes"),
-    ((TRAINING,), MACHINE, "memory_capacity host_memory_capacity"),
-    (BOTH, NETWORK, "latency_per bandwidth latency energy_per_bit link gpus_per_node nics_per_node "
-     "nodes_per_pod intra_bandwidth intra_latency inter_bandwidth inter_latency oversubscription "
-     "pod_bandwidth pod_latency pod_oversubscription mesh_nx mesh_ny mesh_nz"),
-    ((COLLECTIVE,), NETWORK, "mesh_dimensions chunks phase_chunks reduction_cost hops"),
-    ((TRAINING,), NETWORK, "intra_efficiency inter_efficiency"),
-    (BOTH, NETWORK, "software environment fabric"),
-    ((TRAINING,), MACHINE, "gpu_hour_price clock_ratio"),
-    ((TRAINING,), BATCH, "training_tokens"),
-    # Of single commands, declared there.
-    ((), BATCH, "moe num_experts batch_size tokens days"),
-    ((), MACHINE, "hardware_folder"),
-    ((), NUMBERS, "framework_folder model_folder formulas"),
-    ((), FILES, "output overwrite plot style as_csv as_json compress digits dtype timeline"),
-    ((), FILES, "asserts"),
-)  # fmt: skip
 OF_COLLECTIVES, OF_TRAINING = (
-    tuple(name for of, _, names in USUAL if command in of for name in names.split())
-    for command in BOTH
+    tuple(name for name, usual in USUAL.items() if command in usual.commands)
+    for command in (COLLECTIVE, TRAINING)
 )
 # The parts of help, behind the options of no part.
-SECTIONS = (BATCH, MACHINE, NETWORK, PLAN, NUMBERS, FILES)
-SECTION_OF = {name: part for _, part, names in USUAL for name in names.split()}
-
-# What the short help leaves to ``--help-all``: of the options of no part, and of the parts all but
-# the commonest.
-RARE = frozenset(
-    (
-        "script",
-        "memory_threshold",
-        "tree_algo",
-        "rank_order",
-        "batch_size",
-        "lost_nodes",
-        "measured_plan",
-        "verbose",
-    )
-)
-ALWAYS = (
-    "nodes hardware gpus_per_node nics_per_node inter_bandwidth oversubscription output as_csv "
-    "as_json plot"
-)
-COMMON: dict[bool, frozenset[str]] = {
-    True: frozenset(
-        f"{ALWAYS} collective topology algorithm ranks message_bytes bandwidth latency software "
-        "mesh_nx mesh_ny mesh_nz nodes_per_pod intra_bandwidth intra_latency inter_latency".split()
-    ),
-    False: frozenset(
-        f"{ALWAYS} model world_size gpu_hour_price global_batch_size sequence_length tp pp dp cp "
-        "ep virtual_pipeline_size micro_batch_size zero_stage sequence_parallel recompute schedule "
-        "framework preset precision".split()
-    ),
-}
+BATCH = "Model and batch"
+SECTIONS = (BATCH, "Machine", "Network", "Parallel plan", "Framework and numbers", "Files")
+NONE = Usual()
 HELP_ALL = f"{__name__}.help_all"
 
 # What is written for a switch.
@@ -215,15 +134,15 @@ class SweepCommand(Command):
         parts: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
         others: list[tuple[str, str]] = []
         whole = bool(ctx.meta.get(HELP_ALL))
+        like = COLLECTIVE if self.name == COLLECTIVE else TRAINING
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is None:
                 continue
-            part = SECTION_OF.get(str(param.name), "Options")
-            common = COMMON[self.name == COLLECTIVE]
-            rare = RARE if part == "Options" else {*SECTION_OF} - common
-            if not whole and str(param.name) in rare:
+            name = str(param.name)
+            if name in USUAL and like not in USUAL[name].common and not whole:
                 continue
+            part = USUAL.get(name, NONE).part or "Options"
             first, more = shown_and_others(param.opts)
             names, words = record
             _, space, value = names.rpartition(", ")[2].partition(" ")
@@ -466,9 +385,10 @@ def is_input(name: str, *, alone: bool) -> bool:
 
 def words_of(name: str, command: str) -> str:
     """Return what an option is, with its unit or values, and its default."""
-    flag = FLAGS.get(name, Flag())
     default = _default(name, command)
-    text = flag.words or (_of_label(name) if name in LABELS else _of_quantity(name))
+    text = USUAL.get(name, NONE).words or (
+        _of_label(name) if name in LABELS else _of_quantity(name)
+    )
     return f"{text[:1].upper()}{text[1:]}.{f'  [default: {default}]' if default else ''}"
 
 
@@ -494,7 +414,7 @@ def _default(name: str, command: str) -> str:
 
     if command in SEARCHES and name in SEARCHED:
         return "searched"
-    default = FLAGS.get(name, Flag()).default
+    default = USUAL.get(name, NONE).default
     return default or default_words(name, training=command != COLLECTIVE)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from overhead.frozen import frozen
+from sweeps.cli.option_table import options
 from sweeps.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,12 +39,7 @@ class FromFile:
     plan: Mapping[str, str]  # The files' own plan, where the command searches for one
 
 
-def from_option(command: Any) -> Any:
-    """Add the option."""
-    words = "A launch file: the run as it stands, the command line rules over it."
-    return click.option("--from", "launch_files", multiple=True, metavar="FILE", help=words)(
-        command
-    )
+from_option = options("from")
 
 
 def files_in(args: Sequence[str]) -> list[str]:

@@ -13,9 +13,10 @@ import click
 from overhead.hops import SWITCHING
 from overhead.labels import NCCL
 from sweeps.cli.given import Given, Hops, texts_of
-from sweeps.cli.options import output_options, value_options
+from sweeps.cli.option_table import flags_in, options
+from sweeps.cli.options import output_options
 from sweeps.cli.sections import OF_HOPS, further_lines, show_options, wanted_sections
-from sweeps.cli.typed import Command, flags_of, folders_of
+from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, refuse, tell_all
 from sweeps.hop_study.study import (
@@ -38,41 +39,6 @@ from sweeps.spec.axis import label_values, names_of, numbers_of
 from sweeps.spec.catalog import load_hardware, load_model
 
 DEFAULT = "llama3-8b-hops"
-# Flags, the option, and what it is.
-FLAGS = (
-    (("--spec",), "spec", f"Study: a name, or a TOML file.  [default: {DEFAULT}]"),
-    (("--model",), "model", "Model of the catalogue, or its config.json."),
-    (("--hardware",), "hardware", "Machine(s): a case each, in place of the study's."),
-    (("--seq-len", "--seq-length"), "sequence_length", "Tokens of a sequence."),
-    (("--element-bytes",), "element_bytes", "Bytes of a gradient and of an activation."),
-    (("--gradient-bytes",), "gradient_bytes", "Bytes of a gradient as it is sent (FP32: 4)."),
-    (("--activation-bytes",), "activation_bytes", "Bytes of an activation as it is sent."),
-    (("--layers",), "layers", "One layer, or all of the model: one, all.  [default: one]"),
-    (("--dp",), "data_parallel", "Data-parallel ranks."),
-    (("--tp",), "tensor_parallel", "Tensor-parallel ranks."),
-    (("--hybrid", "--combined"), "combined", "Tensor within data parallelism: tp8-dp2, or a list."),
-    (("--switching",), "switching", "store_and_forward, cut_through, or a list of both."),
-    (
-        ("--algorithm",),
-        "algorithm",
-        "How machines' all_reduce runs, as of 'collective'; a case each.",
-    ),
-    (
-        ("--gpu-nic-path", "--wiring"),
-        "wiring",
-        "How machines' nodes are left: rails (PCIe), in_node_links.",
-    ),
-    (
-        ("--tp-communication", "--tensor"),
-        "tensor",
-        "A block's tensor parallelism: ring, or two whole messages.",
-    ),
-    (
-        ("--message-size", "--M", "--message-bytes"),
-        "message_bytes",
-        "Sizes of the per-message curves.",
-    ),
-)
 # Options that are lists of numbers, and of what.
 QUANTITIES = {
     "sequence_length": "sequence_length",
@@ -88,17 +54,12 @@ LEVELS = {
     "gpu_nic": "from GPU to network card",
     "inter": "between nodes",
 }
-FIGURES = {"bandwidth": "Bandwidth", "latency": "Latency", "energy_per_bit": "Energy of a bit"}
-LINKS = tuple(
-    (flags_of(f"{level}_{figure}"), f"{level}_{figure}", f"{words} of one link {where}.")
-    for level, where in LEVELS.items()
-    for figure, words in FIGURES.items()
-)
 
 
 @click.command("hops", cls=Command)
-@value_options((*FLAGS, *LINKS))
-@click.option("--messages", is_flag=True, help="Records of messages, not of strategies.")
+@options("hops")
+@options("hop links")
+@options("hop records")
 @show_options(OF_HOPS)
 @output_options
 def command(**given: Unpack[Hops]) -> int:
@@ -115,7 +76,7 @@ def command(**given: Unpack[Hops]) -> int:
         allowed = "--output FILE.nc or --plot, too"
         refuse("--M", given["message_bytes"], wrong, allowed)
     study = _study(given)
-    texts = texts_of(given, (name for _, name, _ in (*FLAGS, *LINKS)))
+    texts = texts_of(given, (*flags_in("hops"), *flags_in("hop links")))
     asked = {name: text for name, text in texts.items() if text is not None}
     # What can't be printed isn't written either.
     result = result_of(study, asked, given, messages=given["messages"])
@@ -156,12 +117,12 @@ def _study(given: Hops) -> HopStudy:
     if given["model"] is not None or given["hardware"] is not None:
         changes["title"] = f"{given['model'] or study.model.name} on typed hops"
         changes["summary"] = ""
-    texts = texts_of(given, (option for _, option, _ in FLAGS))
-    for flags, option, _ in FLAGS:
+    texts = texts_of(given, flags_in("hops"))
+    for option, flag in flags_in("hops").items():
         quantity, text = QUANTITIES.get(option), texts.get(option)
         if quantity is None or text is None:
             continue
-        values = faults.of(numbers_of, quantity, text, flags[0])
+        values = faults.of(numbers_of, quantity, text, flag)
         if values is not None:
             whole = quantity == "ranks"
             changes[option] = tuple(int(n) for n in values) if whole else values
@@ -226,9 +187,11 @@ def _cases(study: HopStudy, given: Given, folders: list[Path]) -> tuple[Scenario
         (changed["wiring"],) = names_of(given["wiring"], WIRINGS, "--wiring")[:1]
         # What a case calls its links is of the wiring that it has.
         changed["link_names"] = ()
-    texts = texts_of(given, (name for _, name, _ in LINKS))
+    texts = texts_of(given, flags_in("hop links"))
     links = {
-        name: (flag, text) for (flag, *_), name, _ in LINKS if (text := texts[name]) is not None
+        name: (flag, text)
+        for name, flag in flags_in("hop links").items()
+        if (text := texts[name]) is not None
     }
     if links:
         changed["given"] = {name: _one(name, text, flag) for name, (flag, text) in links.items()}

@@ -18,6 +18,7 @@ from overhead.labels import COLLECTIVES, usual_spelling
 from overhead.law import OF_ALGORITHMS, law_of
 from overhead.quantity import VOCABULARY
 from overhead.statements import statements
+from sweeps.cli.option_table import options
 from sweeps.cli.sections import OF_LIST, first_rows, show_options, wrapped
 from sweeps.cli.typed import Command
 from sweeps.errors import fault, nearest, refuse, tell_all
@@ -30,10 +31,7 @@ MATCHES, MOST = 10, 36
 
 
 @click.command("list", cls=Command)
-@click.option("--topology", help="Only algorithms on this network.")
-@click.option("--op", "collective", help="Only algorithms of this operation.")
-@click.option("--kind", type=click.Choice(["all", "algorithms", "formulas"]), default="all")
-@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+@options("list")
 @show_options(OF_LIST)
 def command(
     topology: str | None,
@@ -172,8 +170,7 @@ def _write(rows: Sequence[tuple[str, ...]]) -> None:
 
 @click.command("show", cls=Command)
 @click.argument("name")
-@click.option("--latex", "as_latex", is_flag=True, help="The statement as LaTeX too.")
-@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
+@options("show")
 @show_options(OF_LIST)
 def show_command(
     name: str, as_latex: bool, formulas: tuple[str, ...], show: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,9 +14,10 @@ from overhead.labels import LABELS
 from overhead.model.order import NUMBERS, pattern_of
 from sweeps.bands import written
 from sweeps.cli.given import Given
+from sweeps.cli.option_table import options
 from sweeps.cli.presets import from_preset, preset_lines
 from sweeps.cli.sections import wrapped
-from sweeps.cli.typed import flag_of, folder_option, folders_of
+from sweeps.cli.typed import flag_of, folders_of
 from sweeps.errors import InputError, fault, tell_all
 from sweeps.idle import (
     ALWAYS,
@@ -45,44 +46,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-style_option = click.option(
-    "--style",
-    metavar="NAME",
-    help="Of figures: screen, slide (16:9, large type), paper (3.5 inches wide, as PDF) or dark.  "
-    "[default: screen]",
-)
-
-
-def output_options(command: Command) -> Command:
-    """Add the options that say what becomes of the result, and the user's own files."""
-    formulas = click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
-    return result_options(folder_option("hardware")(formulas(command)))
-
-
-def result_options(command: Command) -> Command:
-    """Add the options that say what becomes of the result: of every command that computes."""
-    for option in reversed(
-        (
-            click.option("--output", metavar="FILE.nc", help="Write the dataset as netCDF."),
-            click.option("--overwrite", is_flag=True, help="Replace an output that exists."),
-            click.option("--plot", is_flag=True, help="Draw figures beside the output."),
-            style_option,
-            click.option("--csv", "as_csv", is_flag=True, help="One record a cell, as CSV."),
-            click.option("--json", "as_json", is_flag=True, help="One record a cell, as JSON."),
-            click.option("--compress", is_flag=True, help="Compress the file, lossless."),
-            click.option("--digits", type=int, help="Round to so many digits, and compress."),
-            click.option("--dtype", default="f8", help="f8 or f4: numbers in the file."),
-            click.option(
-                "--assert",
-                "asserts",
-                multiple=True,
-                metavar="CONTRACT",
-                help="Exit with 3 unless it holds, such as 'step_time < 8 s'.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+output_options, result_options = options("output"), options("result")
 
 
 def sensitivity_option(usual: str) -> Callable[[Command], Command]:
@@ -101,17 +65,6 @@ def show_sensitivity(job: Job, given: Given, name: str, asked: str | Reduction) 
     out = Output(given, f"{name}-sensitivity")
     sensitivity = sensitivity_of(job, asked, folders_of(given))
     out.deliver(sensitivity.result(given), sensitivity.lines(every=bool(given["verbose"])))
-
-
-def value_options(rows: Iterable[tuple[Sequence[str], str, str]]) -> Callable[[Command], Command]:
-    """Add an option a row: its flags, what it gives, and what that is."""
-
-    def add(command: Command) -> Command:
-        for names, given, words in reversed(list(rows)):
-            command = click.option(*names, given, help=words, metavar="VALUES")(command)
-        return command
-
-    return add
 
 
 def sweep_of_options(given: Mapping[str, str | None], title: str) -> Stated:

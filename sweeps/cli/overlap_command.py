@@ -21,13 +21,24 @@ from sweeps.asked import command_line
 from sweeps.bands import percent
 from sweeps.cli.given import Given, texts_of
 from sweeps.cli.kept import keep
+from sweeps.cli.option_table import flags_in, options
 from sweeps.cli.options import (
     default_lines,
     defaults_line,
     file_options,
     output_options,
-    result_options,
-    value_options,
+)
+from sweeps.cli.overlap_case import (
+    BOTH,
+    CHOSEN,
+    QUANTITIES,
+    check_cell,
+    figures_of,
+    job_of,
+    report_lines,
+    statement_lines,
+    sure_words,
+    values_of,
 )
 from sweeps.cli.progress import tell_drawn
 from sweeps.cli.sections import (
@@ -42,18 +53,6 @@ from sweeps.cli.write import Output, default_folder
 from sweeps.engine.grid import LabelCase
 from sweeps.errors import InputError, fault, refuse
 from sweeps.job import Job
-from sweeps.overlap_case import (
-    BOTH,
-    CHOSEN,
-    FLAGS,
-    check_cell,
-    figures_of,
-    job_of,
-    report_lines,
-    statement_lines,
-    sure_words,
-    values_of,
-)
 from sweeps.plots.data import worded
 from sweeps.plots.style import plain, unbroken
 from sweeps.plots.timeline import draw_stages, draw_timelines, draw_traces
@@ -69,22 +68,7 @@ ROUNDING = 1e-9
 
 
 @click.command("overlap", cls=Command)
-@click.option(
-    "--mechanism",
-    "--kind",
-    "mechanism",
-    metavar="NAMES",
-    help="Mechanism(s), or all.  [two_durations]",
-)
-@click.option(
-    "--efficiency-of",
-    metavar="NAMES",
-    help="What the efficiency is of: shorter or communication.  [shorter]",
-)
-@value_options(FLAGS)
-@click.option("--schedule", metavar="NAMES", help="Of pipelines.  [one_f_one_b]")
-@click.option("--hardware", metavar="NAME", help="Machine for rates that aren't given.")
-@click.option("--timeline", metavar="FILE.json", help="Predicted course, as a Chrome trace.")
+@options("overlap")
 @show_options(OF_OVERLAP)
 @output_options
 def command(**given: Unpack[Given]) -> int:
@@ -99,7 +83,7 @@ def command(**given: Unpack[Given]) -> int:
     from sweeps.own_formulas import load_formulas
 
     load_formulas(given["formulas"])
-    asked = texts_of(given, (*CHOSEN, *(name for _, name, _ in FLAGS)))
+    asked = texts_of(given, (*CHOSEN, *flags_in(QUANTITIES)))
     job = job_of(
         asked,
         given["hardware"],
@@ -373,17 +357,7 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
 
 @click.command("trace", cls=Command)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "--mode",
-    type=click.Choice(["full", "hta"]),
-    default="full",
-    show_default=True,
-    help="hta: as HolisticTraceAnalysis counts.",
-)
-@click.option("--include-last-step", is_flag=True, help="Of the last step too (hta).")
-@click.option("--patterns", metavar="FILE.toml", help="Own patterns for what rows are.")
-@click.option("--window", metavar="START:END", help="What the timeline shows, such as 0:20ms.")
-@result_options
+@options("trace")
 @show_options(OF_TRACE)
 def trace_command(files: tuple[str, ...], **given: Unpack[Given]) -> int:
     """Say how GPUs spent their time: PyTorch profiler traces, .json or .json.gz, one a rank.

@@ -19,6 +19,7 @@ from sweeps.cli.from_file import found_in, from_option, reading_lines
 from sweeps.cli.given import Options, Planned, texts_of
 from sweeps.cli.kept import keep
 from sweeps.cli.numbers import shown
+from sweeps.cli.option_table import options
 from sweeps.cli.options import (
     file_options,
     output_options,
@@ -28,7 +29,7 @@ from sweeps.cli.plan_question import CALCULATED, Asked
 from sweeps.cli.progress import Progress
 from sweeps.cli.save import check_folder, save, save_option
 from sweeps.cli.sections import OF_PLAN, show_options
-from sweeps.cli.typed import flag_of, flags_of, folders_of, refuse_given
+from sweeps.cli.typed import flag_of, folders_of, refuse_given
 from sweeps.cli.write import Output
 from sweeps.errors import fault, tell_all
 from sweeps.measured_step import CLOCK, MEASURED_STEP, add_clock
@@ -56,18 +57,14 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# The flags of the strategy calculator: a short name, what it gives, its default there, what it is.
-SEED_FLAGS = (
-    ("-p", "parameters", "70", "Parameters of a model without shapes: billions, from 1e6 on SI."),
-    ("-g", "world_size", "64", "GPUs."),
-    ("-m", "memory_capacity", "80", "Memory of a GPU: GB, from 1e6 on bytes."),
-    ("-b", "global_batch_size", "512", "Sequences of a step, over all ranks, or tokens: 4M."),
-    ("-s", "sequence_length", "4096", "Tokens of a sequence, such as 8k (8,192)."),
-)
-# Whose value is taken first where nothing is said.
-WHOSE = {"memory_capacity": "the machine's", "sequence_length": "the model's training length"}
-# Their further names, which are of the calculator's script.
-OF_SCRIPT = {"memory_capacity": ("--memory",), "global_batch_size": ("--batch-size",)}
+# What the strategy calculator asks for, and what it takes where nothing is said.
+SEED = {
+    "parameters": "70",
+    "world_size": "64",
+    "memory_capacity": "80",
+    "global_batch_size": "512",
+    "sequence_length": "4096",
+}
 # What the search decides by itself, or the flags above give.
 LEFT_OUT = (
     "world_size",
@@ -83,7 +80,7 @@ OTHERS = tuple(name for name in flags.OF_TRAINING if name not in LEFT_OUT)
 SHAPES = tuple(
     name
     for name in OTHERS
-    if flags.SECTION_OF[name] == flags.BATCH and name not in ("model", "tokens_per_step")
+    if flags.USUAL[name].part == flags.BATCH and name not in ("model", "tokens_per_step")
 )
 # Options of this command that the calculator's table hasn't, with what they are if not given.
 PLANNED: dict[str, object] = {
@@ -101,81 +98,8 @@ SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 def plan_options(command: Command) -> Command:
     """Add the options of the command."""
-    extra = (
-        click.option("--moe", is_flag=True, help="A mixture of experts, without shapes."),
-        click.option(
-            "--num-experts",
-            "--experts",
-            "num_experts",
-            metavar="N",
-            help="Its experts, of every layer.  [default: 64]",
-        ),
-        click.option(
-            *flags_of("script"),
-            "script",
-            is_flag=True,
-            help="The rows of the script that the calculator follows, beside ours.",
-        ),
-        click.option(
-            "--objective",
-            default=PLANNED["objective"],
-            metavar="NAME",
-            help="time, memory, energy, cost or tokens (a GPU).  [default: time]",
-        ),
-        click.option(
-            *flags_of("memory_threshold"),
-            "memory_threshold",
-            default="0.9",
-            metavar="SHARE",
-            help="Share of the memory that a plan may take.  [default: 0.9]",
-        ),
-        click.option(
-            "--top",
-            type=click.IntRange(1),
-            metavar="N",
-            help="Layouts that are shown.  [default: 5; of records and files 50]",
-        ),
-        click.option(
-            *flags_of("explain"),
-            "explain",
-            metavar="PLAN",
-            help="The full report of one plan, such as tp=8,pp=4,dp=2.",
-        ),
-        click.option(
-            "--measured-plan",
-            "measured_plan",
-            metavar="PLAN",
-            help="The plan of --measured-step.  [default: that of --from]",
-        ),
-        click.option(
-            *flags_of("lost_nodes"),
-            "lost_nodes",
-            type=click.IntRange(1),
-            metavar="N",
-            help="What is best when so many nodes are lost.",
-        ),
-        click.option(
-            "--sensitivity", is_flag=True, help="Does it stay best with each constant +-10 %?"
-        ),
-        click.option("--tokens", metavar="N", help="Tokens of the training, such as 2T: days."),
-        click.option("--days", metavar="N", help="Days of the training: tokens."),
-        click.option("--tree-algo", is_flag=True, help="The tree algorithm of an all_reduce."),
-        show_options(OF_PLAN),
-        save_option,
-    )
-    for option in reversed(extra):
-        command = option(command)
-    command = from_option(flags.options(*OTHERS)(command))
-    for short, name, default, words in reversed(SEED_FLAGS):
-        names = (*flags_of(name), *OF_SCRIPT.get(name, ()), short)
-        whose = {
-            "memory_capacity": "the machine's",
-            "sequence_length": "the model's training length",
-        }
-        taken = f"{whose[name]}, or {default}" if name in whose else default
-        text = f"{words}  [default: {taken}]"
-        command = click.option(*names, name, help=text, metavar="VALUES")(command)
-    return command
+    command = options("plan")(show_options(OF_PLAN)(save_option(command)))
+    return options("calculator")(from_option(flags.options(*OTHERS)(command)))
 
 
 def read_options(given: Planned) -> Asked:
@@ -187,8 +111,8 @@ def read_options(given: Planned) -> Asked:
     faults = list(_contradictions(given, model=model, calculator=calculator))
     assumed: list[str] = []
     values: dict[str, str] = {}
-    texts = texts_of(given, (name for _, name, *_ in SEED_FLAGS))
-    for _, name, default, _ in SEED_FLAGS:
+    texts = texts_of(given, SEED)
+    for name, default in SEED.items():
         text = texts[name]
         if name == "world_size" and text is None and given["nodes"] is not None:
             continue

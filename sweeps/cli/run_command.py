@@ -18,13 +18,13 @@ from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
 from sweeps.cli.files import answer_lines, draw_figures, row_lines
 from sweeps.cli.given import Given, Options
+from sweeps.cli.option_table import options
 from sweeps.cli.options import (
     default_lines,
     defaults_line,
     file_options,
     result_options,
     show_sensitivity,
-    style_option,
     unused_lines,
 )
 from sweeps.cli.sections import (
@@ -36,7 +36,7 @@ from sweeps.cli.sections import (
     wanted_sections,
     wrapped,
 )
-from sweeps.cli.typed import Command, folder_option, folders_of, refuse_given
+from sweeps.cli.typed import Command, folders_of, refuse_given
 from sweeps.cli.write import Output
 from sweeps.display import of_records
 from sweeps.engine.grid import FLAGS, STATUS
@@ -62,38 +62,9 @@ MATTERING = ("model", "hardware", "framework", "precision", "software", "collect
 
 @click.command("run", cls=Command)
 @click.argument("spec", required=False)
-@click.option("--output", metavar="FILE.nc", help="The file.  [default: outputs/SPEC.nc]")
-@click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
-@click.option("--plot/--no-plot", default=None, help="Draw figures.  [default: those declared]")
-@style_option
-@click.option("--page", is_flag=True, help="Write a page of it, too: one file to open and touch.")
-@click.option("--csv", "as_csv", is_flag=True, help="One record a cell, as CSV.")
-@click.option("--json", "as_json", is_flag=True, help="One record a cell, as JSON.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change the spec.")
-@click.option("--dry-run", is_flag=True, help="Say what it would compute, and stop.")
-@click.option("--format", "kind", help="netcdf or zarr (a folder).  [default: netcdf]")
-@click.option("--compress", is_flag=True, help="Compress the file, lossless.")
-@click.option("--digits", type=int, help="Round to so many digits, and compress.")
-@click.option("--dtype", default="f8", help="f8 or f4: numbers in the file.")
-@click.option("--max-memory", default="2GiB", help="Most memory for reductions and blocks.")
-@click.option("--resume", is_flag=True, help="Go on with a sweep that was killed; keep blocks.")
-@click.option("--workers", type=int, default=0, metavar="N", help="Compute by N processes.")
-@click.option("--scheduler", metavar="ADDRESS", help="Compute by the workers of a Dask cluster.")
-@click.option("--formulas", multiple=True, metavar="FILE.py", help="Own formulas.")
-@folder_option("hardware")
+@options("run")
 @show_options(OF_RUN)
-@click.option(
-    "--sensitivity",
-    metavar="NAME",
-    help="What 10 % of each constant moves a reduction's result by.",
-)
-@click.option(
-    "--assert",
-    "asserts",
-    multiple=True,
-    metavar="CONTRACT",
-    help="Exit with 3 unless it holds, such as 'step_time < 8 s'.",
-)
+@options("run reductions")
 def command(spec: str | None, **given: Unpack[Given]) -> int:
     """Run a sweep: dataset to outputs/, table to the terminal, and its figures.
 
@@ -354,8 +325,7 @@ def summary(path: Path) -> Iterator[str]:
 
 @click.command("info", cls=Command)
 @click.argument("file", metavar="FILE.nc")
-@click.option("--verify", "verifying", is_flag=True, help="Compare the stored checksums.")
-@click.option("--spec", "showing", is_flag=True, help="Print the spec that it comes from.")
+@options("info")
 @show_options(OF_INFO)
 def info_command(
     file: str, verifying: bool, showing: bool, show: tuple[str, ...], **_: bool
@@ -402,8 +372,7 @@ def _info_lines(path: Path, attrs: Mapping[str, object], show: Sequence[str]) ->
 
 @click.command("plot", cls=Command)
 @click.argument("file", metavar="FILE.nc")
-@click.option("--figure", "wanted", multiple=True, metavar="NAME", help="Only these figures.")
-@style_option
+@options("plot")
 def plot_command(file: str, wanted: tuple[str, ...], style: str | None) -> int:
     """Draw the figures that a stored sweep declares, or those that suit it."""
     draw_figures(Path(file), wanted=wanted, suffix=suffix_of(style))

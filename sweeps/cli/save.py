@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-
-import click
 
 from sweeps.cli.given import Given
+from sweeps.cli.option_table import options
 from sweeps.cli.sections import wrapped
 from sweeps.errors import refuse
 from sweeps.launch.frameworks import FRAMEWORKS, launch_files
@@ -20,13 +18,7 @@ from sweeps.store.publish import write_whole
 SPEC, ANSWER = "spec.toml", "answer.json"
 SAVING = "launch files: --save DIR"
 NAMES = (*(framework.FILE for framework in FRAMEWORKS), SPEC, ANSWER)
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def save_option(command: Command) -> Command:
-    """Add the option of a folder for launch files."""
-    words = "Write launch files of the plan, a spec and records."
-    return click.option("--save", metavar="DIR", help=words)(command)
+save_option = options("save")
 
 
 def check_folder(given: Given) -> None:

@@ -6,14 +6,14 @@ import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 import click
 
 from sweeps.cli.given import Given, Options, texts_of
+from sweeps.cli.option_table import options
 from sweeps.cli.options import output_options
 from sweeps.cli.sections import OF_TUNE, further_lines, show_options, wanted_sections
 from sweeps.cli.typed import Command, folders_of, refuse_given
@@ -32,53 +32,6 @@ from sweeps.tuner.validate import Setting, validate_file
 
 # The options of ``sweeps tune``, and what they are read to.
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-# Options, each called by its flag, and what they are.
-VALUES = {
-    "model_name": "Hugging Face's or ours, or a config.json.",
-    "max_tp_size": "Largest tensor-parallel size: 2, 4, 8.  [default: 8]",
-    "max_token_len": "Tokens that a layer works on.  [default: 8192]",
-    "operators": "Linear layers.  [default: fc1 fc2 qkv proj]",
-    "min_num_sm": "Multiprocessors of bulk, least.  [default: 1]",
-    "max_num_sm": "Multiprocessors of bulk, most.  [default: 16]",
-    "overlap_threshold": "Overlap to be effective.  [default: 0.5]",
-    "output_dir": "Folder of the results.  [default: by the time]",
-    "hardware": "Machine that is predicted for.  [default: dgx-h100]",
-    "precision": "bf16 or fp8.  [default: bf16]",
-    "grid": "legal (204 cases, 144 with --no-pipeline) or nominal (288).  [default: legal]",
-    "search": "Over num_sm: bisection, grid, all.  [default: bisection]",
-    "objective": "e2e (least time) or ratio (most overlap).  [default: e2e]",
-    "tolerance": "Of TP scaling.  [default: 0.2]",
-    "from_traces": "Folder of recorded traces, one folder a case.",
-    "command": "Command that runs a case, such as 'run.sh {folder} {flags}'.",
-    "write_workload": "Folder for a program that records cases, and stop.",
-    "timeout": "Seconds after which a case of --command is given up.",
-    "sms": "Streaming multiprocessors of the GPU.",
-    "bandwidth": "That a GPU reaches inside a node.",
-    "copy_engine_bandwidth": "That copy engines reach.",
-    "latency": "Of a step inside a node.",
-    "launch_time": "Of a product, beside its work.",
-    "sm_bandwidth": "That one multiprocessor of a collective reaches.",
-    "validate": "Check a configuration of one's own (FILE.yaml), and stop.",
-    "tp_size": "The one size to tune, or that --validate checks for.",
-    "te_version": "Transformer Engine's release that files are for.",
-    "flags": "Megatron-LM's flags that --validate checks beside it.",
-}
-SWITCHES = {
-    "sm_margin": "Bulk's products keep off communication's multiprocessors.",
-    "resume": "Don't run cases again that have traces (--command).",
-}
-# Flags, the one that help shows first, where they aren't the name's own
-FLAGS = {
-    "model_name": ("--model", "--model-name"),
-    "max_token_len": ("--tokens", "--max-token-len"),
-    "overlap_threshold": ("--min-overlap", "--overlap-threshold"),
-    "tolerance": ("--scaling-tolerance", "--tolerance"),
-    "sm_margin": ("--set-sm-margin", "--sm-margin"),
-    "output_dir": ("--output-dir", "--save"),
-    "tp_size": ("--tp-size", "--tp"),
-}
 MOST_SMS = 10_000  # a hundred GPUs' worth: beyond it counts aren't worth trying one by one
 WHOLE = ("max_tp_size", "tp_size", "max_token_len", "min_num_sm", "max_num_sm")
 SHARES = ("tolerance", "overlap_threshold")
@@ -118,26 +71,8 @@ class OperatorsCommand(Command):
         return super().parse_args(ctx, joined)
 
 
-def tune_options(command: Decorated) -> Decorated:
-    """Add the options."""
-    for name, words in reversed(SWITCHES.items()):
-        command = click.option(*_flags(name), name, is_flag=True, help=words)(command)
-    command = click.option(
-        "--pipeline/--no-pipeline",
-        default=None,
-        help="Try reduce_scatter in parts, as NVIDIA's presets have it.  [default: if legal]",
-    )(command)
-    for name, words in reversed(VALUES.items()):
-        command = click.option(*_flags(name), name, help=words, metavar="VALUE")(command)
-    return command
-
-
 def _flag(option: str) -> str:
     return f"--{option.replace('_', '-')}"
-
-
-def _flags(option: str) -> tuple[str, ...]:
-    return FLAGS.get(option, (_flag(option),))
 
 
 def number_of(option: str, text: str, units: str = "1", *, whole: bool = False) -> float:
@@ -221,7 +156,7 @@ def setting_of(given: Given) -> Setting:
 
 
 @click.command("tune", cls=OperatorsCommand)
-@tune_options
+@options("tune")
 @show_options(OF_TUNE)
 @output_options
 def command(**given: Unpack[Given]) -> int:
@@ -287,7 +222,7 @@ def _refuse_idle(given: Given) -> None:
         refuse_given(("flags",), "is what --validate checks for", "--validate FILE, too")
     else:
         idle = every.keys() - INSTEAD[mode] - {mode}
-        refuse_given(idle, f"is not of {_flags(mode)[0]}")
+        refuse_given(idle, f"is not of {_flag(mode)}")
 
 
 def _validate(path: Path, given: Given) -> int:

@@ -110,12 +110,6 @@ OWN = {"hardware": "machines", "model": "models", "framework": "frameworks"}
 OTHER_FOLDERS: tuple[Folder, ...] = ("model_folder", "framework_folder")
 
 
-def folder_option(kind: str) -> Callable[[Decorated], Decorated]:
-    """Return the option of folders with a user's own files of a kind of `OWN`."""
-    names = (f"--{kind}-dir", f"--{kind}-folder", f"{kind}_folder")
-    return click.option(*names, multiple=True, metavar="FOLDER", help=f"Own {OWN[kind]}.")
-
-
 def folders_of(given: OfFolders, option: Folder = "hardware_folder") -> list[Path]:
     """Return the folders of the user's own files of a kind, or refuse those that there aren't."""
     kind, folders = option.removesuffix("_folder"), [Path(folder) for folder in given[option]]

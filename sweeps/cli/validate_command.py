@@ -11,9 +11,9 @@ import click
 from overhead.quantity import VOCABULARY
 from sweeps.asked import command_line
 from sweeps.cli.given import Given
-from sweeps.cli.options import result_options
+from sweeps.cli.option_table import options
 from sweeps.cli.sections import OF_VALIDATE, show_options, wanted_sections
-from sweeps.cli.typed import Command, folder_option, folders_of, refuse_given
+from sweeps.cli.typed import Command, folders_of, refuse_given
 from sweeps.cli.validate_report import (
     collective_lines,
     preset_screen,
@@ -65,20 +65,7 @@ WORDS = {"step_time": "step time", "memory": "peak memory per GPU"}
 
 @click.command("validate", cls=Command)
 @click.argument("tables", nargs=-1, metavar="[TABLE.csv]...")
-@click.option("--kind", type=click.Choice([*KINDS]), default="all", help="What to compare.")
-@click.option("--class", "classes", multiple=True, metavar="CLASS", help="Only these classes.")
-@click.option("--source", "sources", multiple=True, metavar="SOURCE", help="Only these sources.")
-@result_options
-@click.option("--rules", metavar="FILE.toml", help="Own rules, after those that are shipped.")
-@click.option(
-    "--max-error",
-    "--bound",
-    "bound",
-    metavar="SHARE",
-    help="Error that --strict allows.",
-)
-@click.option("--strict", is_flag=True, help="Exit code 1 beyond --max-error.")
-@folder_option("hardware")
+@options("validate")
 @show_options(OF_VALIDATE)
 def command(tables: tuple[str, ...], **given: Unpack[Given]) -> int:
     """Compare predictions with published measurements of training runs.

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from time import perf_counter
 
 from overhead.overlap.mechanisms import MECHANISMS
+from sweeps.cli.overlap_case import job_of
 from sweeps.engine.program import Program
-from sweeps.overlap_case import job_of
 
 Ratio = Callable[[str, float, float, str], None]
 # Cells a second that each form must reach, on one core.

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from sweeps.cli.option_table import options
 from sweeps.cli.options import result_options
-from sweeps.cli.typed import Command, folder_option, folders_of
+from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.validate_command import bound_of, chosen_cases, spec_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError
@@ -38,7 +39,7 @@ from tests.maintenance.experts import (
 @click.option("--rules", metavar="FILE.toml", help="Own rules, after those that are shipped.")
 @click.option("--bound", metavar="SHARE", help="Loss of a plan that --strict allows.")
 @click.option("--strict", is_flag=True, help="Exit code 1 beyond --bound.")
-@folder_option("hardware")
+@options("folders", "hardware_folder")
 @click.option("--verbose", "-v", is_flag=True, help="Every plan, every reason for leaving out.")
 def command(table: str, **given: Any) -> int:
     """Lay experts' plans beside the best of our search, and tell what they lose by our model.

@@ -10,8 +10,9 @@ from typing import Any
 import click
 import numpy as np
 
+from sweeps.cli.option_table import options
 from sweeps.cli.options import result_options
-from sweeps.cli.typed import Command, folder_option, folders_of
+from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, refuse
 from sweeps.result import Field, of_rows, provenance_of
@@ -38,7 +39,7 @@ FITTED = {"constant": "", "prior": "1", "value": "1", "uncertainty": "1", "rows"
 @click.option("--write", metavar="FOLDER", help="Write them into FOLDER/hardware, /frameworks.")
 @click.option("--no-fit", is_flag=True, help="Errors with the constants as they are.")
 @click.option("--rules", metavar="FILE.toml", help="Own rules, after those that are shipped.")
-@folder_option("hardware")
+@options("folders", "hardware_folder")
 @result_options
 def command(tables: tuple[str, ...], **given: Any) -> int:
     """Fit the constants of a step to measured steps, with the errors of rows left out.

@@ -14,7 +14,7 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli import commands
 from sweeps.cli.ask import ON_SCREEN
-from sweeps.cli.flags import COMMON, OF_COLLECTIVES, OF_TRAINING, is_input
+from sweeps.cli.flags import OF_COLLECTIVES, OF_TRAINING, USUAL, is_input
 from sweeps.search.request import OBJECTIVES
 from sweeps.spec.names import NAMES
 
@@ -68,7 +68,8 @@ def _lines() -> Iterator[str]:
     }
     for name, fields in bases.items():
         # What a short help shows, and so does a signature.
-        shown = COMMON[name == "Operation"]
+        command = "collective" if name == "Operation" else "analysis"
+        shown = [option for option, usual in USUAL.items() if command in usual.common]
         first = {NAMES.get(own, (own,))[0] for own in shown}
         common = {field: kind for field, kind in fields.items() if field in first}
         others = {field: kind for field, kind in fields.items() if field not in first}

@@ -19,6 +19,7 @@ from overhead.overlap.mechanisms import HEEDED, MECHANISMS, OUTPUTS
 from overhead.overlap.pipeline import PIPELINES
 from overhead.quantity import VOCABULARY
 from sweeps.bands import UNKNOWN, percent
+from sweeps.cli.option_table import flags_in
 from sweeps.display import noun
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.grid import LabelCase
@@ -30,96 +31,13 @@ from sweeps.spec.resolve import resolve
 from sweeps.spec.sweep import Sweep
 from sweeps.spec.units import format_quantity, put_in, to_toml, with_unit
 
-# Flags, the quantity, and what it is; in groups, as help shows them.
-GROUPS: dict[str, tuple[tuple[tuple[str, ...], str, str], ...]] = {
-    "durations": (
-        (("--compute", "--compute-time"), "compute_time", "Computation by itself."),
-        (
-            ("--comm", "--communication", "--communication-time"),
-            "communication_time",
-            "Communication by itself.",
-        ),
-        (("--efficiency",), "overlap_efficiency", "Share of the shorter one that hides: 0 to 1."),
-        (("--measured",), "overlapped_time", "Both at once, measured: says what of them overlaps."),
-    ),
-    "gradients": (
-        (("--buckets",), "gradient_buckets", "Buckets of gradients."),
-        (
-            ("--first-bucket-fraction", "--first-bucket-share"),
-            "first_bucket_fraction",
-            "The first one's share of all.",
-        ),
-        (("--bucket-size",), "bucket_capacity", "Bytes of a bucket.  [PyTorch: 25MiB]"),
-        (("--first-bucket-size",), "first_bucket_capacity", "Of the first.  [PyTorch: 1MiB]"),
-        (("--gradients",), "reduced_elements", "Gradients of a rank, in Megatron's buckets."),
-        (("--dp",), "dp", "Data-parallel ranks, for Megatron's buckets."),
-        (("--micro-batches",), "num_micro_batches", "Micro-batches of a step."),
-        (("--backward-share",), "backward_fraction", "Of a micro-batch's computation.  [2/3]"),
-    ),
-    "layers": (
-        (("--layers",), "layers", "Layers."),
-        (("--prefetched-layers",), "prefetched_layers", "Layers gathered ahead."),
-        (("--prefetch-elements",), "prefetched_elements", "ZeRO-3's window of weights."),
-        (("--layer-elements",), "layer_elements", "Weights of a layer."),
-        (("--reduction-share",), "reduction_fraction", "Of a backward's communication."),
-        (
-            ("--independent-share",),
-            "independent_compute_fraction",
-            "Of a layer: what needn't wait.",
-        ),
-    ),
-    "products and collectives in chunks": (
-        (("--gpus", "--ranks", "--tp", "--N"), "ranks", "Ranks of the ring."),
-        (("--splits",), "splits", "Parts of a pipelined reduce_scatter."),
-        (("--last-split",), "last_split_time", "Communication of the last part."),
-        (("--reduction-time", "--sums"), "partial_sum_time", "Adding up at a ring's end."),
-        (("--sms",), "sms", "Streaming multiprocessors of the GPU."),
-        (("--comm-sms", "--num-sm"), "num_sm", "Those that communication takes."),
-    ),
-    "pipelines": (
-        (("--forward",), "stage_forward_time", "A stage's forward of a micro-batch."),
-        (("--backward",), "stage_backward_time", "A stage's backward of a micro-batch."),
-        (("--stage-transfer", "--p2p"), "p2p_time", "One transfer between stages."),
-        (("--pp",), "pp", "Stages."),
-        (("--vpp", "--virtual-stages"), "virtual_pipeline_size", "Virtual stages of a rank."),
-    ),
-    "messages": (
-        (("--messages",), "messages", "Messages."),
-        (("--message-latency",), "message_latency", "Of each, beyond its bytes."),
-        (("--transfer-time", "--transfer"), "transfer_time", "All messages' bytes by themselves."),
-        (("--copy-time", "--copy"), "copy_time", "Copying into one message and out of it."),
-    ),
-    "communication from its bytes": (
-        (("--message-size", "--M", "--message-bytes"), "message_bytes", "Bytes of the collective."),
-        (("--latency",), "latency", "Of a ring's step."),
-        (("--bandwidth",), "bandwidth", "Of a rank's link, at most."),
-        (("--sm-bandwidth",), "sm_bandwidth", "That one multiprocessor sends."),
-        (
-            ("--half-rate-sms", "--half-sms"),
-            "half_bandwidth_sms",
-            "Multiprocessors for half of the bandwidth.",
-        ),
-        (("--copy-engine",), "copy_engine_bandwidth", "That copy engines send."),
-    ),
-    "computation as a GEMM in waves of tiles": (
-        (("--m", "--rows"), "matmul_m", "Rows (tokens)."),
-        (("--n", "--columns"), "matmul_n", "Columns (output features)."),
-        (("--k", "--depth"), "matmul_k", "Depth (input features)."),
-        (("--tile-rows",), "tile_rows", "Of a tile.  [128]"),
-        (("--tile-columns",), "tile_columns", "Of a tile.  [256]"),
-        (("--tile-time",), "tile_time", "Of a tile on one multiprocessor."),
-        (("--launch",), "launch_time", "Of starting a kernel.  [0]"),
-        (("--element-bytes",), "activation_bytes", "Of an element.  [2]"),
-        (("--memory-bandwidth",), "memory_bandwidth", "Of the GPU's memory."),
-        (("--matmul-flops",), "peak_measured_matmul_flops", "Rate of the best product."),
-    ),
-}
-FLAGS = tuple(flag for group in GROUPS.values() for flag in group)
+# The quantities that the command takes, as a group of options.
+QUANTITIES = "overlap quantities"
 
 
 def flag_of(quantity: str) -> str:
     """Return the first flag of a quantity; its name where it has none."""
-    return next((flags[0] for flags, name, _ in FLAGS if name == quantity), quantity)
+    return flags_in(QUANTITIES).get(quantity, quantity)
 
 
 # What ``sweeps overlap`` is asked: its flags as a sweep, and what a mechanism lacks.
@@ -264,7 +182,7 @@ def _lacking(builder: Builder, name: str, takes: Sequence[str]) -> list[str]:
         return []
     declared = REGISTRY.returning(name, builder.labels)
     by_way = declared is not None and any(way in declared.when for way in WAYS)
-    flagged = [flag for _, flag, _ in FLAGS if flag in lacking]
+    flagged = [flag for flag in flags_in(QUANTITIES) if flag in lacking]
     return flagged if by_way and flagged else [name]
 
 
