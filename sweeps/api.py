@@ -279,7 +279,6 @@ def prepare(
 def sensitivity(
     quantity: str | None = None,
     *,
-    reduction: str | None = None,
     hardware_folders: Sequence[str | Path] = (),
     **constants: Unpack[Step],
 ) -> xr.Dataset:
@@ -289,14 +288,10 @@ def sensitivity(
     ----------
     quantity : str, optional
         The answer, such as ``"peak_memory"``; the time, or the step time, by default.
-    reduction : str, optional
-        ``"min"``, ``"max"`` or ``"mean"`` of it, over everything that has several values; found
-        again with each constant moved.
     hardware_folders : sequence of path
         Folders of own machines.
     **constants
-        One value by quantity or label, as `sweep` takes it; several where there is a reduction.
-        Numbers are SI.
+        One value by quantity or label, as `sweep` takes it.  Numbers are SI.
 
     Returns
     -------
@@ -305,8 +300,7 @@ def sensitivity(
         shares of the answer, with the constant at x0.9 and at x1.1 and all others as they are; the
         answers there, and where each value comes from.  What has a limit stays within it:
         ``lower_value`` and ``upper_value``.  Of factors of one product that are nowhere alone one
-        is named.  Sizes, formats of numbers, choices and counts aren't varied.  Of a least or
-        greatest value also where it is: ``lower_place`` and ``upper_place``.
+        is named.  Sizes, formats of numbers, choices and counts aren't varied.
 
     Raises
     ------
@@ -326,13 +320,7 @@ def sensitivity(
     folders = [Path(folder) for folder in hardware_folders]
     job = job_of(spec_of(constants), command=["sweeps.sensitivity"], folders=folders)
     asked = quantity or ("step_time" if job.program.training else "time")
-    if reduction is not None:
-        table = spec_of(constants)
-        reduced = {"quantity": asked, "operation": reduction, "over": [*table.get("axes", {})]}
-        table |= {"quantities": [], "reductions": [{**reduced, "name": "answer"}]}
-        job = job_of(table, command=["sweeps.sensitivity"], folders=folders)
-    answer = job.sweep.reductions[0] if reduction else asked
-    analysis = sensitivity_of(job.of(asked), answer, folders)
+    analysis = sensitivity_of(job.of(asked), asked, folders)
     return analysis.result({}, command=["sweeps.sensitivity"]).dataset()
 
 

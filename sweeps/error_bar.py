@@ -2,14 +2,14 @@
 
 Each constant is taken at x0.9 and x1.1, all others as they are: set-ups along one axis, which the
 engine evaluates in one pass.  A constant is moved before anything is resolved, as if a user gave
-it, so that what follows from it follows.  The answer of a reduction is found again at each set-up.
+it, so that what follows from it follows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,17 @@ import numpy as np
 
 from overhead.evaluation import Evaluation
 from overhead.frozen import frozen
-from overhead.quantity import VOCABULARY
+from overhead.quantity import VOCABULARY, Quantity
 from sweeps.bands import band_of, change_by, percent, written
 from sweeps.display import BANDS
-from sweeps.engine.describe import coordinate, layout_of
+from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, nearest, refuse
-from sweeps.job import PLAIN_RESULTS, Job
+from sweeps.job import Job
 from sweeps.origin import GIVEN, Origin, words_of
 from sweeps.result import Result, of_columns
 from sweeps.spec.axis import Axis
-from sweeps.spec.reduction import Reduction
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.sweep import Sweep
@@ -39,59 +38,24 @@ from sweeps.wrapping import aligned, prose, wrap
 LOWER, UPPER = 0.9, 1.1
 # What isn't known to some percent: how units convert, what is asked, formats of numbers, and
 # choices.  Whole numbers, which are counted or chosen, aren't either.
-FIXED = frozenset(
-    (
-        "hour",
-        "day",
-        "kilowatt_hour",
-        "message_bytes",
-        "training_tokens",
-        "parameters",
-        "document_length",
-        "target_memory_fraction",
-        "weight_bytes",
-        "gradient_bytes",
-        "optimizer_bytes",
-        "activation_bytes",
-        "matmul_input_bytes",
-        "gathered_bytes",
-        "weight_copy_bytes",
-        "tp_gather_byte_ratio",
-        "communication_bytes",
-        "mask_bytes",
-        "single_bytes",
-        "logit_bytes",
-        "placeholder_bytes",
-        "optimizer_traffic_bytes",
-        "bf16_layers",
-        "bf16_attention",
-        "bf16_experts",
-        "attention_tile",
-        "buckets",
-        "loss_chunks",
-        "gathered_layers",
-        "gathered_sequences",
-        "max_live_parameters",
-        "gathered_non_layer_fraction",
-        "recompute_layers",
-        "optimizer_offload",
-        "parameter_offload",
-        "activation_offload",
-        "offloaded_layers",
-        # Rates of which the share that is sustained is varied.
-        "peak_measured_matmul_flops",
-        "output_matmul_flops",
-        "peak_flops",
-        "attention_peak_flops",
-    )
+_FIXED = (
+    "hour day kilowatt_hour message_bytes training_tokens parameters document_length "
+    "target_memory_fraction weight_bytes gradient_bytes optimizer_bytes "
+    "activation_bytes matmul_input_bytes gathered_bytes weight_copy_bytes "
+    "tp_gather_byte_ratio communication_bytes mask_bytes single_bytes logit_bytes "
+    "placeholder_bytes optimizer_traffic_bytes bf16_layers bf16_attention bf16_experts "
+    "attention_tile buckets loss_chunks gathered_layers gathered_sequences "
+    "max_live_parameters gathered_non_layer_fraction recompute_layers optimizer_offload "
+    "parameter_offload activation_offload offloaded_layers "
+    # Rates of which the share that is sustained is varied.
+    "peak_measured_matmul_flops output_matmul_flops peak_flops attention_peak_flops "
 )
+FIXED = frozenset(_FIXED.split())
 UNVARIED = "not varied: labels, whole numbers, sizes and formats of numbers"
 # The dimension along which set-ups lie.
 POINT = "setup"
 # Rows of the table; what moves an answer by less than can be read isn't worth a row.
 SHOWN, LEAST = 15, 5e-4
-# Results of reductions, in words.
-RESULTS = {"min": "least", "max": "greatest", "mean": "mean"}
 # Moved by more than this, the answer isn't the same number; by less, two changes are one.
 SAME, ALIKE = 1e-12, 1e-9
 
@@ -109,7 +73,6 @@ class Side:
     answer: float = math.nan  # NaN where there is none
     change: float = math.nan  # Of the answer, as a share of it
     note: str = ""  # Where the point isn't the one asked for, or why there is no answer
-    place: str = ""  # Of a least or greatest value: where it is now, if not where it was
 
 
 @frozen()
@@ -129,6 +92,25 @@ class Moved:
         """The larger of its two changes, without its sign; NaN where neither has an answer."""
         return float(np.fmax(abs(self.lower.change), abs(self.upper.change)))
 
+    def record(self) -> dict[str, object]:
+        """Return it as a row, by the names of `COLUMNS`."""
+        lower, upper = self.lower, self.upper
+        notes = dict.fromkeys(side.note for side in (lower, upper) if side.note)
+        return {
+            "constant": self.name,
+            "value": self.value,
+            "units": VOCABULARY[self.name].units,
+            "kind": self.origins[0].kind,
+            "origin": words_of(self.origins),
+            "lower_value": lower.value,
+            "upper_value": upper.value,
+            "lower_answer": lower.answer,
+            "upper_answer": upper.answer,
+            "lower_change": lower.change,
+            "upper_change": upper.change,
+            "note": "; ".join(notes),
+        }
+
     @property
     def holes(self) -> Iterator[Side]:
         """Yield the points at which there is no answer."""
@@ -146,19 +128,7 @@ class Sensitivity:
     moved: tuple[Moved, ...]  # The one that moves it most first
     asked: Mapping[str, object]  # What was given, numbers and labels
     models: tuple[str, ...]  # Whose shapes aren't varied
-    reduction: Reduction | None = None  # Whose result the answer is
-    axes: Mapping[str, int] = field(default_factory=dict)  # What it is over, and how long they are
-    place: str = ""  # Where the least or greatest value is
     band: str = ""  # How far measurements may be from the answer, in words
-
-    @property
-    def words(self) -> str:
-        """What the answer is."""
-        if self.reduction is None:
-            return self.quantity
-        which = f", where {self.reduction.where}" if self.reduction.where else ""
-        result = RESULTS[self.reduction.operation]
-        return f"{result} {self.quantity} over {', '.join(self.axes)}{which}"
 
     def result(
         self, given: Mapping[str, object], more: Sequence[Column] = (), command: Sequence[str] = ()
@@ -167,71 +137,31 @@ class Sensitivity:
 
         `more`: further columns along the constants.
         """
-        rows = [
-            {
-                "constant": constant.name,
-                "value": constant.value,
-                "units": VOCABULARY[constant.name].units,
-                "kind": constant.origins[0].kind,
-                "origin": words_of(constant.origins),
-                "lower_value": constant.lower.value,
-                "upper_value": constant.upper.value,
-                "lower_answer": constant.lower.answer,
-                "upper_answer": constant.upper.answer,
-                "lower_change": constant.lower.change,
-                "upper_change": constant.upper.change,
-                "note": "; ".join(
-                    dict.fromkeys(s.note for s in (constant.lower, constant.upper) if s.note)
-                ),
-            }
-            | (
-                {
-                    "lower_place": constant.lower.place or self.place,
-                    "upper_place": constant.upper.place or self.place,
-                }
-                if self.place
-                else {}
-            )
-            for constant in self.moved
-        ]
-        asked, inputs = VOCABULARY[self.quantity], {"quantity": self.quantity, **self.asked}
-        meaning = asked.meaning
-        if self.reduction is not None:
-            meaning = f"{RESULTS[self.reduction.operation]} {meaning} over {', '.join(self.axes)}"
-            inputs |= {"operation": self.reduction.operation, "where": self.reduction.where}
-            inputs |= {"lengths": dict(self.axes)}
-
-        def column(name: str) -> Column:
-            words, units = COLUMNS[name]
-            values = np.array([row[name] for row in rows])
-            about = {"long_name": words.format(meaning)}
-            if values.dtype.kind == "f":
-                about["units"] = units or asked.units
-            return Column(name, ("constant",), values.dtype, about, values)
-
-        every = {name: column(name) for name in COLUMNS if name in rows[0]}
+        asked, rows = VOCABULARY[self.quantity], [moved.record() for moved in self.moved]
+        own = [_column(name, [row[name] for row in rows], asked) for name in COLUMNS]
         answer = np.array(self.answer)
-        about = {**asked.attrs(), "long_name": meaning}
-        answer_column = Column(self.quantity, (), answer.dtype, about, answer)
-        named = {"constant", "units", "kind", "origin", "note", "lower_place", "upper_place"}
-        others = [*(extra for name, extra in every.items() if name not in named), *more]
+        about = {**asked.attrs(), "long_name": asked.meaning}
         record = {"quantity": self.quantity, self.quantity: self.answer}
-        for column_ in more:
-            assert column_.values is not None
-            for row, value in zip(rows, column_.values.tolist(), strict=True):
-                row[column_.name] = value
-        return of_columns(
+        for column in more:
+            assert column.values is not None
+            for row, value in zip(rows, column.values.tolist(), strict=True):
+                row[column.name] = value
+        # Words are coordinates.
+        texts, numbers = (
             [
-                *(extra for name, extra in every.items() if name in named),
-                *(coordinate(name, (), value) for name, value in self.asked.items()),
-                # Words are coordinates.
-                *(other for other in others if other.dtype.kind == "U"),
-            ],
-            [answer_column, *(extra for extra in others if extra.dtype.kind != "U")],
-            title=f"What constants move the {self.words.split(' over ')[0].replace('_', ' ')} by",
-            spec={"sensitivity": inputs},
+                [column for column in columns if (column.dtype.kind == "U") is text]
+                for columns in (own, more)
+            ]
+            for text in (True, False)
+        )
+        given_columns = [coordinate(name, (), value) for name, value in self.asked.items()]
+        return of_columns(
+            [*texts[0], *given_columns, *texts[1]],
+            [Column(self.quantity, (), answer.dtype, about, answer), *numbers[0], *numbers[1]],
+            title=f"What constants move the {self.quantity.replace('_', ' ')} by",
+            spec={"sensitivity": {"quantity": self.quantity, **self.asked}},
             given=given,
-            summary=f"Of the {self.words}: each constant by itself at x0.9 and x1.1, "
+            summary=f"Of the {self.quantity}: each constant by itself at x0.9 and x1.1, "
             "all others as they are",
             rows=[record | row for row in rows],
             command=command,
@@ -250,10 +180,10 @@ class Sensitivity:
                 f"{change_by(side.change)} at {_shown(first.name, side.value)}" for side in sides
             )
             setting = _shown(first.name, first.value)
-            yield f"{self.words} is {value}{band}; {first.name}, {setting}, moves it most:"
+            yield f"{self.quantity} is {value}{band}; {first.name}, {setting}, moves it most:"
             yield f"  {', '.join(texts)}"
         else:
-            yield f"{self.words} is {value}{band}; no constant moves it"
+            yield f"{self.quantity} is {value}{band}; no constant moves it"
         yield "each constant by itself at x0.9 and x1.1, all others as they are:"
         rows: list[Sequence[str]] = [("", "value", "x0.9", "x1.1", "from")]
         for moved in shown:
@@ -279,16 +209,6 @@ class Sensitivity:
             for side in constant.holes
         ]
         yield from _listed("no answer at", holes)
-        if self.place:
-            by_place: dict[str, list[str]] = {}
-            for moved_constant in self.moved:
-                for side in (moved_constant.lower, moved_constant.upper):
-                    if side.place:
-                        text = f"{moved_constant.name} {_shown(moved_constant.name, side.value)}"
-                        by_place.setdefault(side.place, []).append(text)
-            yield from _listed("it is at", [self.place])
-            texts = [f"{location} with {', '.join(moved)}" for location, moved in by_place.items()]
-            yield from _listed("elsewhere", texts) if texts else iter(["nowhere else with any"])
         zero = [
             constant.name
             for constant in self.moved
@@ -300,9 +220,8 @@ class Sensitivity:
             yield from _listed("move nothing", idle)
         elif idle:
             yield f"{len(idle)} more move nothing (--verbose)"
-        kept = [f"what is along {', '.join(self.axes)}"] if self.axes else []
-        kept += [f"the shapes of {', '.join(self.models)}"] if self.models else []
-        yield from wrap(", and ".join([", ".join([UNVARIED, *kept[:-1]]), *kept[-1:]]), prose())
+        kept = f", and the shapes of {', '.join(self.models)}" if self.models else ""
+        yield from wrap(UNVARIED + kept, prose())
 
 
 def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
@@ -347,11 +266,18 @@ COLUMNS = {
     "upper_value": ("value at its upper point, x1.1, in its unit", "1"),
     "lower_answer": ("{}, with the constant at its lower point", ""),
     "upper_answer": ("{}, with the constant at its upper point", ""),
-    "lower_place": ("where it is, with the constant at its lower point", "1"),
-    "upper_place": ("where it is, with the constant at its upper point", "1"),
     "lower_change": ("change of the answer at the constant's lower point, as a share of it", "1"),
     "upper_change": ("change of the answer at the constant's upper point, as a share of it", "1"),
 }
+
+
+def _column(name: str, values: Sequence[object], asked: Quantity) -> Column:
+    words, units = COLUMNS[name]
+    array = np.array(values)
+    about = {"long_name": words.format(asked.meaning)}
+    if array.dtype.kind == "f":
+        about["units"] = units or asked.units
+    return Column(name, ("constant",), array.dtype, about, array)
 
 
 # The points of a constant.
@@ -371,19 +297,14 @@ def points_of(name: str, value: float) -> tuple[Side, Side]:
     return lower, upper
 
 
-def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = ()) -> Sensitivity:
-    """Return what each constant moves an answer by: of a job's one cell, or of a reduction."""
-    reduction = None if isinstance(asked, str) else asked
-    quantity = asked if isinstance(asked, str) else asked.quantity
-    if reduction is None:
-        job = _of_one_cell(job)
-    else:
-        _check_one_result(job, reduction)
+def sensitivity_of(job: Job, quantity: str, folders: Sequence[Path] = ()) -> Sensitivity:
+    """Return what each constant moves a quantity of a job's one cell by."""
+    job = _of_one_cell(job)
     if quantity not in VOCABULARY:
         refuse("sensitivity", quantity, "is unknown", nearest(quantity, VOCABULARY))
     if quantity in job.program.grid.columns:
         refuse("sensitivity", quantity, "is given", "what is computed")
-    base = _program([job.resolved], quantity, reduction)
+    base = _program([job.resolved], quantity)
     given, known = job.sweep.constants, job.resolved.constants
     model_figures = {name for model in job.resolved.models for name in model.figures} - given.keys()
     used = (base.used() | given.keys()) - model_figures
@@ -393,24 +314,16 @@ def sensitivity_of(job: Job, asked: str | Reduction, folders: Sequence[Path] = (
         if name in used and is_constant(name) and math.isfinite(value)
     ]
     setups = Setups(job.resolved, names, given, lambda name, v: _moved(job, name, v, folders))
-    if reduction is None:
-        answers, reasons = _answers(setups.every, quantity)
-        where = [""] * len(setups.every)
-    else:
-        answers, where = _results(setups.every, reduction)
-        reasons = ["no cell has a value"] * len(setups.every)
+    answers, reasons = _answers(setups.every, quantity)
     (answer, *_) = answers
     if not math.isfinite(answer) or answer == 0.0:
         wrong = f"is {answer:g}: shares of it aren't defined"
         wrong = reasons[0] if reasons[0] and math.isnan(answer) else wrong
         refuse("sensitivity", quantity, wrong, "a question that has an answer")
-    rows = setups.rows(answers, reasons, where)
     models = tuple(model.name for model in job.resolved.models)
-    axes = {} if reduction is None else {axis.name: len(axis) for axis in job.resolved.axes}
-    banded = reduction is None and quantity in BANDS
-    band = band_of(quantity, partial(_value, job)) if banded else ""
-    asked_of = {**given, **job.sweep.labels}
-    return Sensitivity(quantity, answer, rows, asked_of, models, reduction, axes, where[0], band)
+    band = band_of(quantity, partial(_value, job)) if quantity in BANDS else ""
+    asked = {**given, **job.sweep.labels}
+    return Sensitivity(quantity, answer, setups.rows(answers, reasons), asked, models, band)
 
 
 class Setups:
@@ -446,9 +359,7 @@ class Setups:
                 self.every.append(replace(base, constants={**base.constants, name: value}))
             self.places[name, at] = len(self.every) - 1
 
-    def rows(
-        self, answers: Sequence[float], reasons: Sequence[str], where: Sequence[str] = ()
-    ) -> tuple[Moved, ...]:
+    def rows(self, answers: Sequence[float], reasons: Sequence[str]) -> tuple[Moved, ...]:
         """Return the constants with the answers at their points, the one that moves most first."""
         known, origins = self.every[0].constants, self.every[0].origins
 
@@ -457,12 +368,9 @@ class Setups:
             if index is None:
                 return replace(known_side, note=self._refused.get((name, at), known_side.note))
             value = answers[index]
-            note = "; ".join(
-                filter(None, (known_side.note, reasons[index] if math.isnan(value) else ""))
-            )
-            there = bool(where) and where[index] != where[0] and not math.isnan(value)
-            change, elsewhere = value / answers[0] - 1.0, where[index] if there else ""
-            return replace(known_side, answer=value, change=change, note=note, place=elsewhere)
+            why = reasons[index] if math.isnan(value) else ""
+            note = "; ".join(filter(None, (known_side.note, why)))
+            return replace(known_side, answer=value, change=value / answers[0] - 1.0, note=note)
 
         def of(name: str) -> tuple[Origin, ...]:
             return (Origin(None, GIVEN),) if name in self.given else origins[name]
@@ -542,27 +450,7 @@ def _moved(job: Job, name: str, value: float, folders: Sequence[Path]) -> Resolv
     return resolve(replace(job.sweep, constants=constants), folders)
 
 
-def _check_one_result(job: Job, reduction: Reduction) -> None:
-    """Refuse a reduction whose result isn't one number."""
-    if reduction.operation not in PLAIN_RESULTS:
-        wrong, allowed = "has no single number", f"one of {', '.join(PLAIN_RESULTS)}"
-        refuse("sensitivity", reduction.operation, wrong, allowed)
-    sizes = job.program.grid.sizes
-    kept = [
-        f"{dim} {sizes[dim]}"
-        for variable in job.program.variables
-        if variable.name == reduction.quantity
-        for dim in variable.dims
-        if dim not in reduction.over and sizes[dim] > 1
-    ]
-    if kept:
-        wrong, allowed = "a sensitivity is of one answer", "one value, or a reduction over it"
-        refuse("sensitivity", ", ".join(kept), wrong, allowed)
-
-
-def _program(
-    setups: Sequence[Resolved], quantity: str, reduction: Reduction | None = None
-) -> Program:
+def _program(setups: Sequence[Resolved], quantity: str) -> Program:
     """Return set-ups as one program: what differs among them lies along one axis."""
     first = setups[0]
     columns: dict[str, Any] = {}
@@ -574,80 +462,16 @@ def _program(
         else:
             columns[name] = values
     axes = (Axis(POINT, columns),) if columns else ()
-    conditions = (reduction.where,) if reduction and reduction.where else ()
-    resolved = replace(first, axes=(*axes, *first.axes), constants=constants)
-    return Program.of_sweep(resolved, (quantity,), conditions=conditions)
+    return Program.of_sweep(replace(first, axes=axes, constants=constants), (quantity,))
 
 
-def _results(setups: Sequence[Resolved], reduction: Reduction) -> tuple[list[float], list[str]]:
-    """Return a reduction's result at every set-up, and where it is."""
-    answers, where = [math.nan] * len(setups), [""] * len(setups)
-    for numbers in _groups(setups):
-        program = _program([setups[number] for number in numbers], reduction.quantity, reduction)
-        # A set-up more would change no bit.
-        results = _reduced(program, reduction, len(numbers))
-        for index, (answer, at) in zip(numbers, results, strict=True):
-            answers[index], where[index] = answer, at
-    return answers, where
-
-
-def _groups(setups: Sequence[Resolved]) -> list[list[int]]:
-    """Return the places of set-ups that one program serves."""
-    groups: list[list[int]] = []
+def _groups(setups: Sequence[Resolved]) -> Iterable[list[int]]:
+    """Return the places of set-ups that one program serves: of which the same is known."""
+    groups: dict[object, list[int]] = {}
     for number, setup in enumerate(setups):
-        for members in groups:
-            if _alike(setup, setups[members[0]]):
-                members.append(number)
-                break
-        else:
-            groups.append([number])
-    return groups
-
-
-def _alike(first: Resolved, other: Resolved) -> bool:
-    """Whether the same is known of two set-ups, and the same lies along their axes."""
-    if (first.constants.keys(), first.labels, first.implied) != (
-        other.constants.keys(),
-        other.labels,
-        other.implied,
-    ):
-        return False
-
-    def arrays(which: Resolved) -> dict[Any, Any]:
-        columns: dict[Any, Any] = {(a.name, n): v for a in which.axes for n, v in a.columns.items()}
-        return columns | {(dims, name): values for name, (dims, values) in which.fields.items()}
-
-    mine, others = arrays(first), arrays(other)
-    return mine.keys() == others.keys() and all(
-        np.array_equal(values, others[key], equal_nan=values.dtype.kind == "f")
-        for key, values in mine.items()
-    )
-
-
-def _reduced(program: Program, reduction: Reduction, count: int) -> list[tuple[float, str]]:
-    """Return a reduction's result at each of some set-ups along the axis of them."""
-    from sweeps.engine.reduce import feed, reduced_columns, reducers_of
-
-    layout = layout_of(program, {}, {}, brief=True)
-    over = tuple(axis.name for axis in program.grid.axes if axis.name != POINT)
-    reducers = reducers_of(program, [replace(reduction, over=over)], layout)
-    feed(program, reducers)
-    result, *others = reduced_columns(reducers, layout)
-    assert result.values is not None
-    answers = np.broadcast_to(result.values, (count,)).tolist()
-    texts: list[list[str]] = [[] for _ in range(count)]
-    for column in others if reduction.operation != "mean" else ():
-        assert column.values is not None
-        dim = column.name.removeprefix(f"{reduction.name}_")
-        words = str(column.attrs.get("flag_meanings", "")).split()
-        for parts, value in zip(texts, np.broadcast_to(column.values, (count,)), strict=True):
-            shown = words[int(value)] if words else _plain(dim, float(value))
-            parts.append(f"{dim} {shown}")
-    return [(answer, ", ".join(text)) for answer, text in zip(answers, texts, strict=True)]
-
-
-def _plain(dim: str, value: float) -> str:
-    return _shown(dim, value) if dim in VOCABULARY else f"{value:g}"
+        labels, implied = (frozenset(said.items()) for said in (setup.labels, setup.implied))
+        groups.setdefault((frozenset(setup.constants), labels, implied), []).append(number)
+    return groups.values()
 
 
 def _value(job: Job, name: str) -> float | None:

@@ -135,7 +135,6 @@ OF_RUNS: Cases = {
     "kind": "zarr",
     "verbose": "",
     "page": "",
-    "sensitivity": ("time", f"{SWEEP} --set ranks=8"),
 }
 TUNED = "tune --model qwen3-0.6b --max-tp-size 2 --operators qkv --output-dir"
 OF_TUNER: Cases = examples(__file__, "of_tuner")

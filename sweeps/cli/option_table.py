@@ -81,7 +81,7 @@ def _option(row: Row) -> Callable[[Command], Command]:
         case "choice":
             settings["type"] = click.Choice(words)
         case "whole":
-            settings["type"] = click.IntRange(*map(int, words)) if words else int
+            settings["type"] = click.IntRange(int(words[0])) if words else int
     return click.option(*_flags(row), row["name"], **settings)
 
 

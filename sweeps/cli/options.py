@@ -41,7 +41,6 @@ from sweeps.wrapping import prose, wrap
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sweeps.spec.reduction import Reduction
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -57,8 +56,8 @@ def sensitivity_option(usual: str) -> Callable[[Command], Command]:
     )
 
 
-def show_sensitivity(job: Job, given: Given, name: str, asked: str | Reduction) -> None:
-    """Write and show what constants move a quantity by, or the result of a reduction."""
+def show_sensitivity(job: Job, given: Given, name: str, asked: str) -> None:
+    """Write and show what constants move a quantity by."""
     from sweeps.cli.write import Output
     from sweeps.error_bar import sensitivity_of
 

@@ -24,7 +24,6 @@ from sweeps.cli.options import (
     defaults_line,
     file_options,
     result_options,
-    show_sensitivity,
     unused_lines,
 )
 from sweeps.cli.sections import (
@@ -64,7 +63,7 @@ MATTERING = ("model", "hardware", "framework", "precision", "software", "collect
 @click.argument("spec", required=False)
 @options("run")
 @show_options(OF_RUN)
-@options("run reductions")
+@options("run contracts")
 def command(spec: str | None, **given: Unpack[Given]) -> int:
     """Run a sweep: dataset to outputs/, table to the terminal, and its figures.
 
@@ -100,8 +99,6 @@ def command(spec: str | None, **given: Unpack[Given]) -> int:
         options=options,
         where=f"{path.name}: ",
     )
-    if given["sensitivity"]:
-        return _sensitivity(job, given, path.stem)
     # Undrawn unless asked for: figures of what is large, which declares none of its own.
     asked = bool(sweep.figures) if given["plot"] is None else given["plot"]
     _check_valid(job, path.name)
@@ -130,24 +127,6 @@ def _shipped() -> Iterator[str]:
     yield f"{len(titles)} sweeps to run: sweeps run NAME, or the path of a spec"
     width = max(map(len, titles), default=0)
     yield from (f"  {name.ljust(width)}  {title}" for name, title in titles.items())
-
-
-def _sensitivity(job: Any, given: Given, name: str) -> int:
-    """Say what constants move a reduction's result, or the quantity of a single cell, by."""
-    idle = ("page", "dry_run", "workers", "scheduler", "resume", "asserts", "kind")
-    refuse_given(idle, "is of the sweep itself", "leave it out beside --sensitivity")
-    asked = str(given["sensitivity"])
-    reductions = {reduction.name: reduction for reduction in job.sweep.reductions}
-    if asked not in reductions and job.program.grid.cells > 1:
-        allowed = (
-            nearest(asked, reductions) if reductions else "a sweep with a reduction, or of one cell"
-        )
-        refuse("--sensitivity", asked, "is no reduction of this sweep", allowed)
-    answer = reductions.get(asked, asked)
-    quantity = asked if answer is asked else reductions[asked].quantity
-    drawn: Given = {**given, "plot": bool(given["plot"])}
-    show_sensitivity(job.of(quantity), drawn, name, answer)
-    return 0
 
 
 def _deliver(
@@ -227,7 +206,6 @@ OF_SWEEPS = (
     "scheduler",
     "formulas",
     "page",
-    "sensitivity",
 )
 
 
