@@ -21,7 +21,7 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli import COMMANDS
 from sweeps.cli.flags import SECTIONS
-from sweeps.cli.run_command import SUGGESTED, analyses
+from sweeps.cli.run_command import suggested, analyses
 from sweeps.spec.units import grouped
 from tests.cli_runner import Runner, drawn_in
 from tests.tables import examples
@@ -381,7 +381,7 @@ def test_help_names_every_command(cli: Runner) -> None:
 @pytest.mark.thorough
 def test_the_suggested_commands_all_run(cli: Runner) -> None:
     listed = cli("list-cmds").out.splitlines()
-    assert listed == list(SUGGESTED)
+    assert listed == list(suggested())
     for line in listed:
         program, *args = shlex.split(line)
         assert program == "sweeps"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from overhead.choose import Builder
 from overhead.expression import evaluate as evaluated
@@ -20,16 +20,17 @@ from overhead.overlap.pipeline import PIPELINES
 from overhead.quantity import VOCABULARY
 from sweeps.bands import UNKNOWN, percent
 from sweeps.cli.option_table import flags_in
+from sweeps.cli.options import sweep_of_options
 from sweeps.display import noun
 from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.grid import LabelCase
 from sweeps.engine.program import Program
 from sweeps.errors import Faults, InputError, fault, needs, refuse, tell_all
 from sweeps.job import Job, prepare
-from sweeps.spec.axis import Axis, names_of, numbers_of
+from sweeps.spec.axis import names_of
 from sweeps.spec.resolve import resolve
-from sweeps.spec.sweep import Sweep
-from sweeps.spec.units import format_quantity, put_in, to_toml, with_unit
+from sweeps.spec.sweep import Sweep, read_sweep
+from sweeps.spec.units import format_quantity, put_in
 
 # The quantities that the command takes, as a group of options.
 QUANTITIES = "overlap quantities"
@@ -73,20 +74,16 @@ def job_of(
         default = LABELS[name].default
         chosen = faults.of(names_of, asked.get(name) or default, known, flag)
         labels[name] = chosen or (default,)
-    values: dict[str, NDArray[np.float64]] = {}
-    for name, text in asked.items():
-        if text is not None and name not in CHOSEN:
-            read = faults.of(numbers_of, name, text, flag_of(name))
-            if read is not None:
-                values[name] = read
+    values = {n: text for n, text in asked.items() if text is not None and n not in CHOSEN}
+    read = partial(read_sweep, bare_is_si=True, folders=folders)
+    faults.of(read, _spec(labels, values, hardware))
     faults.tell()
     every = asked.get("mechanism") == "all"
     _check_apart(labels, values, every)
-    labels["mechanism"] = _suited(_sweep(labels, values, hardware), labels, folders, every)
-    sweep = _sweep(labels, values, hardware)
-    job = prepare(
-        sweep, text=_text(sweep, asked), command=command, folders=folders, options=options
-    )
+    sweep = read(_spec(labels, values, hardware))
+    labels["mechanism"] = _suited(sweep, labels, folders, every)
+    spec = _spec(labels, values, hardware)
+    job = prepare(spec, command=command, folders=folders, options=options)
     _check_taken(job, values, labels)
     return job
 
@@ -104,44 +101,19 @@ def _check_apart(
         refuse("--mechanism", "pipeline", wrong, "--mechanism pipeline without them")
 
 
-def _sweep(
-    labels: Mapping[str, tuple[str, ...]],
-    values: Mapping[str, NDArray[np.float64]],
-    hardware: str | None,
-) -> Sweep:
+def _spec(
+    labels: Mapping[str, tuple[str, ...]], values: Mapping[str, str], hardware: str | None
+) -> Mapping[str, object]:
+    """Return what a spec file would state."""
     kept = {
-        name: label
-        for name, label in labels.items()
-        if name == "mechanism" or len(label) > 1 or HEEDED[name] in labels["mechanism"]
+        name: ",".join(chosen)
+        for name, chosen in labels.items()
+        if name == "mechanism" or len(chosen) > 1 or HEEDED[name] in labels["mechanism"]
     }
-    varied = {name: np.array(chosen) for name, chosen in kept.items() if len(chosen) > 1}
-    varied |= {name: value for name, value in values.items() if len(value) > 1}
+    spec = sweep_of_options({**kept, "hardware": hardware, **values}, TITLE)
     derived = [name for name in BOTH if name not in values]
-    single = {name: chosen[0] for name, chosen in kept.items() if len(chosen) == 1}
-    return Sweep(
-        TITLE,
-        SUMMARY,
-        quantities=(*derived, *(name for name in OUTPUTS if name not in values)),
-        axes=tuple(Axis(name, {name: chosen}) for name, chosen in varied.items()),
-        constants={
-            name: float(numbers[0]) for name, numbers in values.items() if len(numbers) == 1
-        },
-        labels=single if hardware is None else {**single, "hardware": hardware},
-    )
-
-
-def _text(sweep: Sweep, asked: Mapping[str, str | None]) -> str:
-    """Return the spec that states the sweep."""
-    spec: dict[str, Any] = {"title": sweep.title, "summary": sweep.summary}
-    spec["quantities"] = list(sweep.quantities)
-
-    def text(name: str) -> Any:
-        return with_unit(name, asked[name]) if name in sweep.given and name in VOCABULARY else None
-
-    axes = {a.name: text(a.name) or [str(v) for v in a.columns[a.name]] for a in sweep.axes}
-    constants = {**sweep.labels, **{name: text(name) for name in sweep.constants}}
-    tables = {"axes": axes, "constants": constants}
-    return to_toml({**spec, **{name: table for name, table in tables.items() if table}})
+    spec["quantities"] = [*derived, *(name for name in OUTPUTS if name not in values)]
+    return {**spec, "summary": SUMMARY}
 
 
 # What mechanisms take of what is given, and what they lack.

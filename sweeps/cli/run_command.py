@@ -357,72 +357,10 @@ def plot_command(file: str, wanted: tuple[str, ...], style: str | None) -> int:
     return 0
 
 
-SIZES = "--params 70e9 --seq-length 1024 --hidden-size 4096"
-# Each command is complete, so that `sweeps list-cmds | sh` runs them one after another.
-SUGGESTED = (
-    # One operation on one network.
-    "sweeps collective --topology ring --N 8 --M 140e9",
-    "sweeps collective --topology tree --N 8 --M 140e9",
-    "sweeps collective --topology tree --N 8 --M 140e9 --tree-algo",
-    "sweeps collective --topology hierarchical --N 8 --gpus-per-node 4 --M 140e9",
-    "sweeps collective --topology switch --N 8 --M 140e9",
-    "sweeps collective --topology mesh --N 16 --mesh-nx 4 --mesh-ny 4 --M 140e9",
-    "sweeps collective --topology torus --N 16 --mesh-nx 4 --mesh-ny 4 --M 140e9",
-    "sweeps collective --topology torus --mesh-nx 4 --mesh-ny 4 --mesh-nz 4 --M 1GiB",
-    # The formula with the numbers put in.
-    "sweeps collective --topology hierarchical --N 8 --gpus-per-node 4 --M 140e9 --verbose",
-    "sweeps collective --topology torus --mesh-nx 4 --mesh-ny 4 --N 16 --M 1GiB --verbose",
-    # Every operation, every network, every algorithm.
-    "sweeps collective --op all --topology all --N 8 --M 64MiB",
-    "sweeps collective --op all_reduce --topology switch --algorithm all --N 64 --M 1MiB",
-    "sweeps collective --topology switch --algorithm auto --N 2:1024:x2 --M 1KiB:1GiB:log4",
-    # What a network card shared by a node, or an oversubscribed fabric, costs.
-    "sweeps collective --topology hierarchical --N 64 --M 1GiB --nics-per-node 1,2,4,8",
-    "sweeps collective --op all_to_all --N 1024 --M 1GiB --oversubscription 1,2,4",
-    # Machines side by side, and records for programs.
-    "sweeps collective --hardware dgx-a100,dgx-h100,gb200-nvl72 --N 64 --M 256MiB",
-    "sweeps collective --topology ring,switch,torus --N 2:64:x2 --M 1MiB --csv",
-    # Memory and communication of a training configuration, on each network.
-    "sweeps analysis --topology ring --num-gpus 8 --dp 8 --params 70e9",
-    "sweeps analysis --topology hierarchical --num-gpus 8 --dp 8 --gpus-per-node 4 --params 70e9",
-    "sweeps analysis --topology switch,mesh,torus,tree --num-gpus 8 --dp 8 --params 70e9",
-    "sweeps analysis --topology torus --num-gpus 16 --mesh-nx 8 --mesh-ny 2 --dp 16 --params 70e9",
-    # Nothing split: memory alone.
-    "sweeps analysis --topology ring --num-gpus 1 --dp 1 --tp 1 --cp 1 --params 70e9",
-    # Tensor, context and pipeline parallelism need the sizes of what they send.
-    f"sweeps analysis --topology ring --num-gpus 8 --dp 4 --tp 2 {SIZES}",
-    f"sweeps analysis --topology ring --num-gpus 8 --dp 2 --cp 4 {SIZES}",
-    f"sweeps analysis --topology ring --num-gpus 8 --dp 2 --tp 2 --cp 2 {SIZES} --num-layers 32",
-    f"sweeps analysis --topology ring --num-gpus 8 --dp 2 --pp 4 {SIZES} --num-layers 32",
-    "sweeps analysis --topology hierarchical --num-gpus 8 --dp 8 --gpus-per-node 4 --params 70e9"
-    " --verbose",
-    # Whole steps of real models: memory, communication, time, energy.
-    "sweeps analysis --model llama3-70b --num-gpus 512 --tp 8 --pp 4 --sp --zero-stage 1"
-    " --global-batch 512 --seq-length 8192",
-    "sweeps analysis --model gpt3-175b --hardware dgx-a100 --num-gpus 1024 --tp 8 --pp 8"
-    " --recompute none,selective,full --sp --micro-batch 1,2 --global-batch 1536"
-    " --seq-length 2048",
-    "sweeps analysis --model mixtral-8x7b --num-gpus 64 --tp 2 --ep 8 --zero-stage 1 --sp"
-    " --global-batch 256 --seq-length 4096",
-    "sweeps analysis --model llama3-8b --num-gpus 64 --tp 1,2,4,8 --zero-stage 0,1,2,3"
-    " --global-batch 64 --seq-length 8192",
-    # Other machines, and a what-if of the network.
-    "sweeps analysis --hardware dgx-a100,dgx-h100,dgx-b200 --model llama3-70b --num-gpus 64"
-    " --tp 8 --pp 4 --sp --zero-stage 1 --global-batch 64 --seq-length 8192",
-    "sweeps analysis --model llama3-70b --num-gpus 64 --tp 8 --pp 2 --zero-stage 3 --sp"
-    " --global-batch 64 --seq-length 8192 --inter-bandwidth 25e9:100e9:x2 --oversubscription 1,4"
-    " --csv",
-    # The best plan, the calculator that many start from, hops, overlap.
-    "sweeps plan --model llama3-8b --hardware dgx-h100 --gpus 16 --batch-size 64 --seq-len 4096",
-    "sweeps plan --params 70 --gpus 64 --memory 80 --batch-size 512 --seq-len 4096",
-    "sweeps hops",
-    "sweeps overlap --compute 50ms --comm 10ms --efficiency 0.8",
-    "sweeps run overlap-mechanisms",
-    # What there is.
-    "sweeps list --op all_reduce --topology switch",
-    "sweeps show switch.all_reduce.ring",
-    "sweeps catalog",
-)
+def suggested() -> tuple[str, ...]:
+    """Return the suggested commands of ``suggested.txt``."""
+    text = Path(__file__).with_name("suggested.txt").read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if not line.startswith("#"))
 
 
 def combinations() -> dict[str, object]:
@@ -438,7 +376,7 @@ def analyses() -> tuple[str, ...]:
     """Return the suggested analyses: the commands' arguments, each once."""
     start = "sweeps analysis "
     output = (" --verbose", " --csv")
-    lines = [line.removeprefix(start) for line in SUGGESTED if line.startswith(start)]
+    lines = [line.removeprefix(start) for line in suggested() if line.startswith(start)]
     for end in output:
         lines = [line.removesuffix(end) for line in lines]
     return tuple(dict.fromkeys(lines))
@@ -450,7 +388,7 @@ def analyses() -> tuple[str, ...]:
 @click.command("list-cmds", cls=Command)
 def list_cmds_command() -> int:
     """List suggested commands, one a line: ``sweeps list-cmds | sh`` runs them all."""
-    sys.stdout.writelines(line + "\n" for line in SUGGESTED)
+    sys.stdout.writelines(line + "\n" for line in suggested())
     return 0
 
 
