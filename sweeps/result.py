@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Record = Mapping[str, Any]
+AT_ONCE = 1 << 14  # Cells of which records are made
 
 # What records call a quantity, where that isn't its name and unit.
 FIELDS = {
@@ -149,30 +150,23 @@ class Result:
         Variables with dimensions that others don't have are apart: cells of the one, then of the
         other.
         """
-        count = 0
         for dims, variables in self._parts:
-            coordinates = self._coordinates_of(dims)
-            readers = [
-                (column.name, [dims.index(dim) for dim in column.dims], self._reader(column))
-                for column in (*coordinates, *variables)
-            ]
-            status_index = next(
-                (n for n, entry in enumerate(readers) if entry[0] in STATUSES), None
-            )
-            for index in np.ndindex(*(self.layout.sizes[dim] for dim in dims)):
-                if most is not None and count >= most:
-                    return
-                count += 1
-                cells = [tuple(index[axis] for axis in positions) for _, positions, _ in readers]
-                status = 0
-                if status_index is not None:
-                    status = int(
-                        _values(self._variables[readers[status_index][0]])[cells[status_index]]
-                    )
-                yield {
-                    name: read(at, status)
-                    for (name, _, read), at in zip(readers, cells, strict=True)
-                }
+            shape = tuple(self.layout.sizes[dim] for dim in dims)
+            last = int(np.prod(shape, dtype=object))
+            last = last if most is None else min(last, most)
+            columns = (*self._coordinates_of(dims), *variables)
+            status = next((column for column in columns if column.name in STATUSES), None)
+            for first in range(0, last, AT_ONCE):
+                cells = np.arange(first, min(first + AT_ONCE, last))
+                at = np.unravel_index(cells, shape) if dims else ()
+                index = dict(zip(dims, at, strict=True))
+                bits = None if status is None else _cells(status, index)
+                texts = [self._told(column, _cells(column, index), bits) for column in columns]
+                names = [column.name for column in columns]
+                for row in zip(*texts, strict=True):
+                    yield dict(zip(names, row, strict=True))
+            if most is not None:
+                most -= last
 
     # What records hold.
 
@@ -247,23 +241,31 @@ class Result:
         names = " ".join(self._names[column.name] for column in columns)
         return {UPPER_BOUNDS: names} if names else {}
 
-    def _reader(self, column: Column) -> Any:
-        """Return what gives a column's value at a cell of a status."""
-        values, attrs = _values(column), column.attrs
-        mask = self.masks.get(column.name, 0)
+    def _told(self, column: Column, values: NDArray[Any], status: NDArray[Any] | None) -> list[Any]:
+        """Return a column's values at some cells of a status as records have them."""
+        attrs, mask = column.attrs, self.masks.get(column.name, 0)
         meanings = str(attrs.get("flag_meanings", "")).split()
         if "flag_masks" in attrs:
             bits = dict(zip(meanings, np.atleast_1d(attrs["flag_masks"]).tolist(), strict=True))
-            return lambda at, status: (
-                " ".join(name for name, bit in bits.items() if int(values[at]) & bit) or "ok"
-            )
+            return [
+                " ".join(name for name, bit in bits.items() if code & bit) or "ok"
+                for code in values.astype(np.int64).tolist()
+            ]
+        holes = np.zeros(values.shape, np.bool_) if status is None else (status & mask) != 0
         if meanings:
             codes = np.atleast_1d(attrs.get("flag_values", np.arange(len(meanings)))).tolist()
             known = dict(zip(codes, meanings, strict=True))
-            return lambda at, status: known[0 if status & mask else int(values[at])]
-        if mask:
-            return lambda at, status: float("nan") if status & mask else _plain(values[at])
-        return lambda at, status: _plain(values[at])
+            return [known[code] for code in np.where(holes, 0, values).tolist()]
+        plain = values.astype(np.str_) if values.dtype.kind in "OS" else values
+        told = zip(plain.tolist(), holes.tolist(), strict=True)
+        return [float("nan") if hole else value for value, hole in told]
+
+
+def _cells(column: Column, index: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """Return a column's values at some cells: the places along each dimension."""
+    count = len(next(iter(index.values()), ())) or 1
+    values = _values(column)[tuple(index[dim] for dim in column.dims)]
+    return np.broadcast_to(values, (count,))
 
 
 def _values(column: Column) -> NDArray[Any]:
