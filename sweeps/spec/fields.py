@@ -1,8 +1,8 @@
 """Figures with their sources, as files of the catalogue state them, and the reader of such files.
 
 A file of the catalogue says of every figure what it is and where it comes from; nothing in it is
-code.  Unknown keys, missing sources, wrong units and impossible values are all reported together,
-each with its place.
+code.  What a kind of file may hold is declared in ``specs/fields``.  Unknown keys, missing sources,
+wrong units and impossible values are all reported together, each with its place.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from overhead.frozen import frozen
 from overhead.quantity import VOCABULARY
 from sweeps.errors import Faults, fault, nearest
 from sweeps.origin import ASSUMED, MEASURED, SPECIFICATION, Origin
+from sweeps.spec.files import read_rows, shipped
 from sweeps.spec.units import parse_quantity
 
 ORIGINS = (SPECIFICATION, MEASURED, ASSUMED)
@@ -66,6 +68,52 @@ class Entry(NamedTuple):
         )
 
 
+def entry_of(name: str) -> Entry:
+    """Return a quantity as a file may hold it, in the vocabulary's unit and domain."""
+    quantity = VOCABULARY[name]
+    low, high = quantity.minimum, quantity.maximum
+    return Entry(name, quantity.units, low, quantity.above, quantity.integer, maximum=high)
+
+
+_DOMAIN = re.compile(r"(whole )?(>?=?)([\d.]+?)(?:\.\.([\d.]+))?")
+
+
+def _declared(row: Mapping[str, str]) -> Entry:
+    """Return the entry that a row of ``figures.csv`` declares."""
+    quantity, needed = row["quantity"] or row["key"], bool(row["needed"])
+    if not row["domain"]:
+        return entry_of(quantity)._replace(required=needed)
+    domain = _DOMAIN.fullmatch(row["domain"])
+    assert domain is not None, row
+    whole, sign, low, high = domain.groups()
+    most = float(high or "inf")
+    return Entry(quantity, row["units"], float(low), sign == ">", bool(whole), needed, most)
+
+
+@cache
+def _rows(name: str) -> list[dict[str, str]]:
+    return read_rows(shipped("fields") / f"{name}.csv")
+
+
+@cache
+def declared_figures(file: str) -> dict[str, dict[str, Entry]]:
+    """Return the figures that a kind of file may hold, by table and key."""
+    tables: dict[str, dict[str, Entry]] = {}
+    for row in _rows("figures"):
+        if row["file"] == file:
+            tables.setdefault(row["table"], {})[row["key"]] = _declared(row)
+    return tables
+
+
+def declared_keys(file: str) -> dict[str, dict[str, str]]:
+    """Return the keys of a kind of file that aren't figures, by table, and what they say."""
+    tables: dict[str, dict[str, str]] = {}
+    for row in _rows("keys"):
+        if row["file"] == file:
+            tables.setdefault(row["table"], {})[row["key"]] = row["words"]
+    return tables
+
+
 class FigureReader(Faults):
     """A walk over a file of the catalogue that collects its faults."""
 
@@ -108,10 +156,28 @@ class FigureReader(Faults):
 
     def constant(self, location: str, name: str, given: object) -> Figure | None:
         """Read a quantity's constant: a figure that may have a relative uncertainty."""
-        quantity = VOCABULARY[name]
-        low, high = quantity.minimum, quantity.maximum
-        entry = Entry(name, quantity.units, low, quantity.above, maximum=high)
-        return self.figure(location, given, entry)
+        return self.figure(location, given, entry_of(name)._replace(integer=False))
+
+    def read_figures(
+        self,
+        location: str,
+        entries: Mapping[str, Entry],
+        others: Iterable[str] = (),
+        missing: str = "",
+    ) -> dict[str, Figure]:
+        """Read a table's figures by quantity, with what is to be told where one is missing."""
+        table = self.table(location)
+        self.unknown(location, table, (*others, *entries))
+        figures: dict[str, Figure] = {}
+        for key, entry in entries.items():
+            where = f"{location}.{key}"
+            if key in table:
+                figure = self.figure(where, table[key], entry)
+                if figure is not None:
+                    figures[entry.quantity] = figure
+            elif entry.required and missing:
+                self.faults.append(f"{self.path}: {where}: is missing; {missing}")
+        return figures
 
     def figure(self, location: str, given: object, entry: Entry) -> Figure | None:
         """Read ``{ value = .., kind = .., source = .. }``; nothing where it has no value."""

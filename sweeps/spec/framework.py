@@ -14,7 +14,7 @@ from overhead.quantity import VOCABULARY
 from overhead.shipped import loss_figures, usual_table
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import ASSUMED, SPECIFICATION, UNKNOWN, Origin, assumed
-from sweeps.spec.fields import ORIGINS, Entry, Figure, FigureReader
+from sweeps.spec.fields import ORIGINS, Figure, FigureReader, declared_figures, declared_keys
 from sweeps.spec.machine import (
     GRANULARITIES,
     KERNELS,
@@ -222,81 +222,14 @@ def _merged(
     }
 
 
-def _share(name: str) -> Entry:
-    return Entry(name, "1", maximum=1.0)
-
-
-def _bytes(name: str) -> Entry:
-    return Entry(name, "byte")
-
-
-def _number(name: str, minimum: float = 0.0) -> Entry:
-    return Entry(name, "1", minimum=minimum)
-
-
-_FIGURES: dict[str, Entry] = {
-    entry.quantity: entry
-    for entry in (
-        Entry("host_launch_time", "s"),
-        Entry("step_overhead", "s"),
-        Entry("elementwise_factor", "1", above=True),
-        _number("attention_tile", 1.0),
-        Entry("attention_speedup", "1", above=True, maximum=2.0),
-        *map(_bytes, ("loss_bytes", "logit_bytes", "placeholder_bytes")),
-        *map(_share, ("tp_overlap", "cp_overlap", "ep_overlap", "dp_overlap")),
-        *map(_share, ("tp_gradient_overlap", "overlap_slowdown")),
-        Entry("scatter_gather", "1", integer=True, maximum=1.0),
-        Entry("gradient_accumulation_fusion", "1", integer=True, maximum=1.0),
-        *map(_number, ("forward_operations", "backward_operations", "recompute_operations")),
-        Entry("matmul_share", "1", above=True, maximum=1.0),
-        Entry("unsplit_matmul_rate_ratio", "1", above=True),
-        Entry("grouped_matmul_rate_ratio", "1", above=True, maximum=1.0),
-        *map(
-            _share, ("eager_launch_fraction", "exposed_launch_fraction", "sharding_copy_efficiency")
-        ),
-        _share("grouped_exposed_fraction"),
-        _number("bf16_layers"),
-        *map(_share, ("bf16_attention", "bf16_experts")),
-        *(
-            Entry(name, "1", integer=True, maximum=1.0)
-            for name in (
-                "unknown_slowdown",
-                "unfused_expert_bias",
-                "count_end_layers",
-                "dropout",
-                "unsharded_in_pipeline",
-                "early_stop",
-            )
-        ),
-        # Of its memory; what isn't stated has the model's own default.
-        *map(_bytes, ("workspace_bytes", "context_bytes", "bucket_bytes", "gradient_bytes")),
-        *map(_number, ("gathered_layers", "gathered_sequences", "max_live_parameters", "buckets")),
-        *map(_share, ("gathered_non_layer_fraction", "unsharded_gradient_fraction")),
-        Entry("vocabulary_multiple", "1", minimum=1.0, integer=True),
-        *(_number(name, 1.0) for name in ("loss_chunks", "allocator_reserve_ratio")),
-    )
-}
-_PLAN: dict[str, Entry] = {
-    "zero_stage": Entry("zero_stage", "1", integer=True, maximum=3.0),
-    "sequence_parallel": Entry("sequence_parallel", "1", integer=True, maximum=1.0),
-}
+ENTRIES = declared_figures("framework")  # What a framework's file may hold, by table
+_KEYS = declared_keys("framework")
 _LABELS: dict[str, tuple[str, ...]] = {
-    name: LABELS[name].values
-    for name in (
-        "attention_kernel",
-        "loss",
-        "recompute",
-        "sharding",
-        "schedule",
-        "context_parallel",
-        "host_states",
-        "fp8_scaling",
-        *OVERLAPS,
-    )
-} | {"algorithm": CHOICES}
+    **{name: LABELS[name].values for name in (*_KEYS["labels"], *OVERLAPS)},
+    "algorithm": CHOICES,
+}
 _RECIPES: dict[str, tuple[str, ...]] = dict.fromkeys(PRECISIONS, tuple(RECIPES))
-ENTRIES = {"figures": _FIGURES, "plan": _PLAN}  # What a framework's file may hold, by table
-_TABLES = ("figures", "labels", "recipes", "plan", "generations", "scalings")
+_TABLES = tuple(_KEYS["tables"])
 
 
 def read_framework(path: Path, content: Mapping[str, object]) -> Framework:
@@ -309,8 +242,7 @@ class _FrameworkFile(FigureReader):
     """A walk over a framework's file."""
 
     def framework(self) -> Framework:
-        known = ("name", "title", "summary", *_TABLES, "options", "presets")
-        self.unknown("", self.content, known)
+        self.unknown("", self.content, (*_KEYS[""], *_TABLES))
         summary = self.text("", self.content, "summary", default="")
         part = self._part("", self.name(), self.text("", self.content, "title"), summary)
         options = {name: self._option(name) for name in self.table("options")}
@@ -332,7 +264,8 @@ class _FrameworkFile(FigureReader):
 
     def _part(self, prefix: str, name: str, title: str, summary: str) -> Framework:
         """Read the tables of the framework or of one of its options."""
-        figures = self._figures(f"{prefix}figures", _FIGURES)
+        entries = ENTRIES["figures"]
+        figures = self.read_figures(f"{prefix}figures", entries)
         scalings = LABELS["fp8_scaling"].values
         self.unknown(f"{prefix}scalings", self.table(f"{prefix}scalings"), scalings)
         return Framework(
@@ -344,27 +277,17 @@ class _FrameworkFile(FigureReader):
             own=frozenset(figures),
             choices=self._choices(f"{prefix}labels", _LABELS),
             precisions=self._choices(f"{prefix}recipes", _RECIPES),
-            plan=self._figures(f"{prefix}plan", _PLAN),
+            plan=self.read_figures(f"{prefix}plan", ENTRIES["plan"]),
             generations={
-                generation: self._figures(f"{prefix}generations.{generation}", _FIGURES)
+                generation: self.read_figures(f"{prefix}generations.{generation}", entries)
                 for generation in self.table(f"{prefix}generations")
             },
             scalings={
-                scaling: self._figures(f"{prefix}scalings.{scaling}", _FIGURES)
+                scaling: self.read_figures(f"{prefix}scalings.{scaling}", entries)
                 for scaling in scalings
                 if scaling in self.table(f"{prefix}scalings")
             },
         )
-
-    def _figures(self, location: str, entries: Mapping[str, Entry]) -> dict[str, Figure]:
-        table = self.table(location)
-        self.unknown(location, table, entries)
-        figures = {
-            key: self.figure(f"{location}.{key}", table[key], entry)
-            for key, entry in entries.items()
-            if key in table
-        }
-        return {key: figure for key, figure in figures.items() if figure is not None}
 
     def _choices(self, location: str, known: Mapping[str, Sequence[str]]) -> dict[str, Choice]:
         table = self.table(location)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from overhead.frozen import frozen
 from overhead.labels import LABELS
 from sweeps.errors import nearest
-from sweeps.spec.fields import Entry, Figure, FigureReader
+from sweeps.spec.fields import Figure, FigureReader, declared_figures, declared_keys
 
 # Recipes of 8 bits by how they scale, and at whose rates they run.
 SCALINGS = {"fp8_delayed": "fp8", "fp8_current": "fp8", "mxfp8": "fp8"}
@@ -35,37 +35,9 @@ def rates_of(precision: str) -> str:
     return SCALINGS.get(precision, precision)
 
 
-# Constants of a library that runs collectives: of GPUs, of the network between nodes, of all.
-NVLS = ("nvls_time", "nvls_hosts_time", "nvls_efficiency", "nvls_ramp_time")
-NODE = (
-    "collective_launch_time",
-    "step_latency",
-    "channel_efficiency",
-    "local_copy_bandwidth",
-    "all_reduce_copy_ratio",
-    "ll_rate_ratio",
-    "simple_launch_time",
-    "ramp_time",
-    "sendrecv_launch_time",
-    "sendrecv_step_latency",
-    "sendrecv_simple_time",
-    "sendrecv_efficiency",
-    "sendrecv_copy_rate",
-    "sendrecv_ll_rate_ratio",
-    "sendrecv_ramp_time",
-    "inter_sendrecv_rate_ratio",
-)
-FABRIC = ("inter_node_step_latency", "nic_efficiency", "inter_min_time")
-SHARED = (
-    "simple_fabric_factor",
-    "fabric_ramp_steps",
-    "simple_step_factor",
-    "inter_ll_rate_ratio",
-    "tree_rate_ratio",
-    "tree_chain_rate_ratio",
-    "peer_time",
-)
-SWITCHED = ("nvls_tree_rate_ratio", "sharp_efficiency")
+# Constants of a library that runs collectives: of GPUs, NVLS, the network between nodes, of all.
+LIBRARY = declared_figures("library")
+NODE, NVLS, FABRIC, SHARED, SWITCHED = map(tuple, LIBRARY.values())
 CONSTANTS = (*NODE, *NVLS, *FABRIC, *SHARED, *SWITCHED)
 # What the host takes to issue an operation is a constant of a machine, not of a library.
 ISSUE = "collective_host_time"
@@ -107,99 +79,9 @@ class Machine:
         return 2.0 * self.torus_dimensions or 1.0
 
 
-def _count(quantity: str, *, required: bool = False) -> Entry:
-    return Entry(quantity, "1", minimum=1.0, integer=True, required=required)
-
-
-def _link(level: str) -> dict[str, Entry]:
-    return {
-        "bandwidth": Entry(f"{level}_bandwidth", "byte s-1", above=True, required=True),
-        "latency": Entry(f"{level}_latency", "s", required=True),
-        "energy_per_bit": Entry(f"{level}_energy_per_bit", "J bit-1"),
-    }
-
-
-def _rates(quantity: str) -> dict[str, Entry]:
-    names = (*PRECISIONS, "int8")
-    return {name: Entry(f"{quantity}_{name}", "1 s-1", above=True) for name in names}
-
-
-def _share(quantity: str) -> Entry:
-    return Entry(quantity, "1", above=True, maximum=1.0)
-
-
-TABLES: dict[str, dict[str, Entry]] = {
-    "scale_up": {
-        **_link("intra"),
-        "gpus_per_node": _count("gpus_per_node", required=True),
-        "gpus_per_host": _count("gpus_per_host"),
-        "in_network_latency": Entry("in_network_latency", "s", above=True),
-        "links": _count("intra_links"),
-        "link_bandwidth": Entry("intra_link_bandwidth", "byte s-1", above=True),
-    },
-    "scale_out": {
-        **_link("inter"),
-        "nics_per_node": _count("nics_per_node", required=True),
-        "oversubscription": Entry("oversubscription", "1", minimum=1.0),
-        "nodes_per_leaf": _count("nodes_per_leaf"),
-        "gpu_nic_bandwidth": Entry("gpu_nic_bandwidth", "byte s-1", above=True),
-        "gpu_nic_latency": Entry("gpu_nic_latency", "s"),
-        "gpu_nic_energy_per_bit": Entry("gpu_nic_energy_per_bit", "J bit-1"),
-    },
-    "pod": {
-        **_link("pod"),
-        "nodes_per_pod": _count("nodes_per_pod", required=True),
-        "oversubscription": Entry("pod_oversubscription", "1", minimum=1.0),
-    },
-    "device": {
-        "memory_capacity": Entry("memory_capacity", "byte", above=True),
-        "memory_bandwidth": Entry("memory_bandwidth", "byte s-1", above=True),
-        "host_memory_capacity": Entry("host_memory_capacity", "byte", above=True),
-        "host_bandwidth": Entry("host_bandwidth", "byte s-1", above=True),
-        "host_update_bandwidth": Entry("host_update_bandwidth", "byte s-1", above=True),
-        "last_level_cache": Entry("last_level_cache", "byte", above=True),
-        "sms": _count("sms"),
-        "power": Entry("power", "W", above=True),
-        "gpu_hour_price": Entry("gpu_hour_price", "USD h-1"),
-    },
-    "device.peak_flops": _rates("peak_flops"),
-    "device.peak_measured_matmul_flops": _rates("peak_measured_matmul_flops"),
-    # What long runs sustain of it: `sweeps.spec.framework` says what holds where a file doesn't.
-    "training": {
-        "memory_efficiency": _share("memory_efficiency"),
-        "matmul_min_time": Entry("matmul_min_time", "s"),
-        "matmul_time_per_k": Entry("matmul_time_per_k", "s"),
-        "tile_quantization_loss": Entry("tile_quantization_loss", "1", maximum=0.9),
-        "step_overhead": Entry("step_overhead", "s"),
-        "host_slowdown": Entry("host_slowdown", "1", above=True),
-        "idle_power_fraction": Entry("idle_power_fraction", "1", maximum=1.0),
-    },
-    "training.matmul_efficiency": {
-        name: _share(f"matmul_efficiency_{name}") for name in PRECISIONS
-    },
-    "training.attention_efficiency": {
-        name: _share(f"attention_efficiency_{name}") for name in KERNELS
-    },
-}
-# Keys that aren't figures.
-KEYS = {
-    "": (
-        "name",
-        "title",
-        "summary",
-        "scale_up",
-        "scale_out",
-        "pod",
-        "device",
-        "training",
-        "software",
-    ),
-    "scale_up": ("kind", "dimensions", "wrap_multiple", "in_network_reduction"),
-    "scale_out": ("in_network",),
-    "software": ("generation", "fabric", "profile", "framework"),
-    "device": ("peak_flops", "peak_measured_matmul_flops"),
-    "training": ("matmul_efficiency", "attention_efficiency"),
-}
+# What long runs sustain of a rate: `sweeps.spec.framework` says what holds where a file doesn't.
+TABLES = declared_figures("machine")
+KEYS = declared_keys("machine")
 
 
 def read_machine(path: Path, content: Mapping[str, object]) -> Machine:
@@ -211,31 +93,27 @@ def read_machine(path: Path, content: Mapping[str, object]) -> Machine:
 class _MachineFile(FigureReader):
     """A walk over a hardware file."""
 
-    def __init__(self, path: Path, content: Mapping[str, object]) -> None:
-        super().__init__(path, content)
-        self.figures: dict[str, Figure] = {}
-
     def machine(self) -> Machine:
         name = self.name()
         self.unknown("", self.content, KEYS[""])
-        tables = {section: self.table(section) for section in TABLES}
         if self.content.get("scale_up", {}) == {}:
             self.faults.append(f"{self.path}: scale_up: is missing; every machine has one")
-        for location, table in tables.items():
-            self._section(location, table)
-        up, out = tables["scale_up"], tables["scale_out"]
-        software = self.table("software")
+        figures: dict[str, Figure] = {}
+        for location, entries in TABLES.items():
+            missing = f"every [{location}] has one" if self.content.get(location) else ""
+            figures |= self.read_figures(location, entries, KEYS.get(location, ()), missing)
+        up, out, software = (self.table(key) for key in ("scale_up", "scale_out", "software"))
         self.unknown("software", software, (*KEYS["software"], *CONSTANTS, ISSUE))
         kind = self.choice("scale_up", up, "kind", LINK_KINDS) if up else ""
         dimensions = self._dimensions(kind, up)
-        self._check_links(kind)
-        self._check_shares()
+        self._check_links(kind, figures)
+        self._check_shares(figures)
         return Machine(
             name=name,
             title=self.text("", self.content, "title"),
             summary=self.text("", self.content, "summary", default=""),
             path=self.path,
-            figures=self.figures,
+            figures=figures,
             scale_up_kind=kind,
             torus_dimensions=dimensions,
             in_network=self._reductions("scale_up", up, "in_network_reduction"),
@@ -247,18 +125,6 @@ class _MachineFile(FigureReader):
             constants=self._constants(software),
             wrap_multiple=self._wrap_multiple(kind, up),
         )
-
-    def _section(self, section: str, table: Mapping[str, object]) -> None:
-        entries = TABLES[section]
-        self.unknown(section, table, (*KEYS.get(section, ()), *entries))
-        for key, entry in entries.items():
-            if key in table:
-                figure = self.figure(f"{section}.{key}", table[key], entry)
-                if figure is not None:
-                    self.figures[entry.quantity] = figure
-            elif entry.required and table:
-                where = f"{self.path}: {section}.{key}"
-                self.faults.append(f"{where}: is missing; every [{section}] has one")
 
     def _constants(self, software: Mapping[str, object]) -> dict[str, Figure]:
         """Return the constants of a library that were measured on this machine."""
@@ -298,25 +164,25 @@ class _MachineFile(FigureReader):
         self.fault("scale_up.wrap_multiple", given, "isn't allowed", "a torus', a whole number")
         return 0
 
-    def _check_links(self, kind: str) -> None:
+    def _check_links(self, kind: str, figures: Mapping[str, Figure]) -> None:
         """Refuse a port that isn't its links together: bits for bytes, or both directions."""
         names = ("intra_bandwidth", "intra_links", "intra_link_bandwidth")
-        if kind in {"switch", "fully_connected"} and all(name in self.figures for name in names):
-            port, links, link = (self.figures[name].value for name in names)
+        if kind in {"switch", "fully_connected"} and all(name in figures for name in names):
+            port, links, link = (figures[name].value for name in names)
             if not math.isclose(port, links * link, rel_tol=0.01):
                 together = f"{links:g} links of {link:g} byte/s are {links * link:g}"
                 self.fault("scale_up.bandwidth", f"{port:g}", "is not its links'", together)
 
-    def _check_shares(self) -> None:
+    def _check_shares(self, figures: Mapping[str, Figure]) -> None:
         """Refuse a share of a rate that isn't stated: it would be a share of another one."""
         for name in PRECISIONS:
             share, whole = f"matmul_efficiency_{name}", f"peak_measured_matmul_flops_{name}"
-            if share in self.figures and whole not in self.figures:
+            if share in figures and whole not in figures:
                 location = f"training.matmul_efficiency.{name}"
                 wrong = (
                     f"is a share of device.peak_measured_matmul_flops.{name}, which isn't stated"
                 )
-                self.fault(location, self.figures[share].value, wrong, "state both")
+                self.fault(location, figures[share].value, wrong, "state both")
 
 
 def cut_domain(gpus: NDArray[Any], domain: NDArray[Any]) -> NDArray[Any]:

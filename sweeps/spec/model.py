@@ -17,7 +17,7 @@ from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SHAPES, VITAL
 from sweeps.errors import fault, nearest, refuse
 from sweeps.origin import Origin
-from sweeps.spec.fields import ORIGINS, Figure, FigureReader
+from sweeps.spec.fields import ORIGINS, Figure, FigureReader, declared_keys
 from sweeps.spec.units import parse_quantity
 
 # What has no default, since a wrong guess would change every number.
@@ -26,7 +26,6 @@ LARGEST = 1e18
 COUNTS = ("parameters", "active_parameters")
 # What a publication may say of a training: of most of it, where lengths or batches grow.
 TRAINED = ("sequence_length", "tokens_per_step", "training_tokens")
-TRAINING_KEYS = ("kind", "source", *TRAINED)
 # Tokens of a sequence where commands ask for none and no publication says.
 USUAL_LENGTH = 4096.0
 # The order of a hybrid's layers, as its file states it, and what the letters mean.
@@ -308,7 +307,7 @@ def attention_label(figures: Mapping[str, Figure]) -> dict[str, str]:
 # A model file states shapes, or a bare count of parameters.  Unknown keys, missing shapes and
 # shapes that contradict each other are all reported together, each with its place.
 
-KEYS = ("name", "title", "summary", "hugging_face", "kind", "source", "shapes", "training", *COUNTS)
+KEYS, TRAINING_KEYS = declared_keys("model").values()
 
 
 def read_model(path: Path, content: Mapping[str, object]) -> Model:

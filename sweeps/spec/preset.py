@@ -12,12 +12,9 @@ from overhead.memory.quantities import MODULES
 from overhead.plan import BATCHES, DEGREES
 from overhead.quantity import VOCABULARY
 from sweeps.errors import nearest
-from sweeps.spec.fields import FigureReader
+from sweeps.spec.fields import FigureReader, declared_keys
 
-# On what a rule may depend.
-CONDITIONS = ("experts", "model", "hardware", "precision")
-RULE_KEYS = ("when", "options", "without", "set", "recompute")
-PRESET_KEYS = ("like", "release", "source", "options", "set", "recompute", "rules")
+PRESET_KEYS, RULE_KEYS, CONDITIONS = declared_keys("preset").values()
 RECOMPUTE = "recompute"
 # What says itself which bytes states have.
 RECIPE, BYTES = "recipe", ("weight_bytes", "gradient_bytes", "optimizer_bytes")

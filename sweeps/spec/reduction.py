@@ -13,6 +13,7 @@ from overhead.frozen import frozen
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
 from sweeps.spec.contract import read_contract
+from sweeps.spec.fields import declared_keys
 
 # Reductions as a sweep states them.
 
@@ -20,17 +21,7 @@ REDUCTIONS = ("min", "max", "mean", "top", "quantile", "histogram", "pareto")
 # Names that a file's variables and dimensions can have everywhere.
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # Keys of a reduction, with what they say.
-KEYS = {
-    "quantity": "what is reduced",
-    "operation": "how: the least, the mean, the best few, ..",
-    "over": "the dimensions that disappear",
-    "name": "what the result is called",
-    "count": "how many, of top; the most, of pareto (0: all)",
-    "quantiles": "which quantiles, from 0 to 1",
-    "against": "the other quantity of pareto",
-    "greatest": "those of pareto's two quantities of which more is better",
-    "where": "what has to hold of a cell for it to count, such as peak_memory <= 72 GB",
-}
+KEYS = declared_keys("reduction")[""]
 
 
 @frozen(slots=True)

@@ -20,20 +20,23 @@ from overhead.quantity import VOCABULARY, Array
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.origin import SPECIFICATION, Origin, assumed
 from sweeps.spec.catalog import find_spec
-from sweeps.spec.fields import Entry, Figure, FigureReader
+from sweeps.spec.fields import Entry, Figure, FigureReader, declared_keys
 from sweeps.spec.files import read_toml, shipped
 from sweeps.spec.machine import (
     CONSTANTS,
     FABRIC,
     ISSUE,
+    LIBRARY,
     NODE,
     NVLS,
     SHARED,
-    SWITCHED,
     Machine,
 )
 
 LIBRARIES = LABELS["library"].values
+# What every profile has, and what those of libraries with protocols have.
+VITAL = ("channel_efficiency", "nic_efficiency")
+WHOLE = (*NODE, *FABRIC, *SHARED)
 # What a library without it, as XLA without protocols, takes in its place: the machine's latency.
 LATENCIES = {
     "step_latency": "intra_latency",
@@ -307,14 +310,11 @@ class _ProfileFile(FigureReader):
 
     def profile(self) -> Profile:
         name = self.name()
-        tables = ("node", "fabric", "shared", "environment", "errors")
-        self.unknown("", self.content, ("name", "title", "library", "summary", *tables))
+        self.unknown("", self.content, declared_keys("library")[""])
         library = self.choice("", self.content, "library", LIBRARIES)
-        # A library without protocols may leave out what it doesn't have.
-        whole = library in ("nccl", "rccl")
-        nodes = self._several("node", (*NODE, *NVLS), NODE if whole else ("channel_efficiency",))
-        fabrics = self._several("fabric", FABRIC, FABRIC if whole else ("nic_efficiency",))
-        shared = self._constants("shared", (*SHARED, *SWITCHED), SHARED if whole else ())
+        nodes = self._several("node", library, "node", "nvls")
+        fabrics = self._several("fabric", library, "fabric")
+        shared = self._constants("shared", library, "shared", "switched")
         self.unknown("environment", self.table("environment"), SLOW_HOSTS)
         hosts = {
             environment: figure
@@ -360,30 +360,21 @@ class _ProfileFile(FigureReader):
                     self.fault(f"errors.{span}.{operation}", given, "isn't allowed", allowed)
         return errors
 
-    def _several(
-        self, location: str, known: tuple[str, ...], needed: tuple[str, ...]
-    ) -> dict[str, dict[str, Figure]]:
+    def _several(self, location: str, library: str, *tables: str) -> dict[str, dict[str, Figure]]:
         return {
-            name: self._constants(f"{location}.{name}", known, needed)
+            name: self._constants(f"{location}.{name}", library, *tables)
             for name in self.table(location)
         }
 
-    def _constants(
-        self, location: str, known: tuple[str, ...], needed: tuple[str, ...]
-    ) -> dict[str, Figure]:
-        table = self.table(location)
-        self.unknown(location, table, known)
-        constants = {}
-        for name in known:
-            if name in table:
-                figure = self.constant(f"{location}.{name}", name, table[name])
-                if figure is not None:
-                    constants[name] = figure
-            elif name in needed:
-                self.faults.append(
-                    f"{self.path}: {location}.{name}: is missing; every {location} has it"
-                )
-        return constants
+    def _constants(self, location: str, library: str, *tables: str) -> dict[str, Figure]:
+        """Read some tables' constants; a library without protocols may lack most of them."""
+        needed = WHOLE if library in ("nccl", "rccl") else VITAL
+        entries = {
+            name: entry._replace(integer=False, required=name in needed)
+            for table in tables
+            for name, entry in LIBRARY[table].items()
+        }
+        return self.read_figures(location, entries, missing=f"every {location} has it")
 
 
 def _is_error(pair: object) -> bool:

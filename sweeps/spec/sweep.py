@@ -34,6 +34,7 @@ from sweeps.spec.axis import (
 )
 from sweeps.spec.catalog import find_spec, has_spec, load_model, spec_names, usual_name
 from sweeps.spec.contract import Contract, read_contract
+from sweeps.spec.fields import declared_keys
 from sweeps.spec.names import GPUS, NODES, OTHER_NAMES, quantity_of
 from sweeps.spec.nccl_words import refused_algorithm, refused_protocol
 from sweeps.spec.nodes import gpus_of_nodes
@@ -46,17 +47,7 @@ from sweeps.spec.units import (
 )
 
 # Keys of a spec, with what they say.
-SETTINGS_KEYS = {
-    "title": "the question that the sweep answers, in one line",
-    "summary": "what to know of it, in some lines",
-    "quantities": "what is computed: names of quantities",
-    "axes": "the values of each dimension: lists, ranges, or tables of columns that go together",
-    "constants": "what is the same in every cell",
-    "reductions": "what is reduced along dimensions while it is computed: a table each",
-    "figures": "what is drawn: a table each, with its kind",
-    "measured": "measured rows that predictions stand beside",
-    "asserts": "what must hold, or the exit code is 3: a table each",
-}
+SETTINGS_KEYS = declared_keys("sweep")[""]
 
 
 def changed(spec: dict[str, object], settings: Sequence[str]) -> dict[str, object]:
