@@ -15,71 +15,23 @@ from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
 from sweeps.calibration.model import Model, Rows
+from sweeps.spec.files import read_rows, shipped
 from sweeps.spec.machine import ISSUE
 from sweeps.validate import SIZE_CLASSES, class_of
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
 
-# The constants by group, each with how far its logarithm may lie from the profile's (one standard
-# deviation).  The links' factor is common to all rates of a node, so that the log of one operation
-# tells of the others.
+# The constants by group, each with how far its logarithm may lie from the profile's, and which rows
+# tell a group: those where the wire takes most of the time, hardly any, or a part.
+_ROWS = read_rows(shipped("logs") / "groups.csv")
+TERMS = tuple((row["constant"], row["group"]) for row in _ROWS)
+TOLD_BY = {row["group"]: row["messages"] for row in _ROWS}
+NAMES = tuple(row["constant"] for row in _ROWS)
+DEVIATIONS = np.array([float(row["deviation"]) for row in _ROWS])
 LINKS = "links"
-GROUPS: Mapping[str, Mapping[str, float]] = {
-    "launch": {"collective_launch_time": 0.35},
-    "step": {"step_latency": 0.2, "sendrecv_step_latency": 0.5},
-    "entry": {
-        "simple_launch_time": 0.6,
-        "sendrecv_simple_time": 0.4,
-        "sendrecv_launch_time": 0.4,
-        "nvls_time": 0.4,
-    },
-    "rate": {
-        LINKS: 0.25,
-        "channel_efficiency": 0.05,
-        "sendrecv_efficiency": 0.05,
-        "nvls_efficiency": 0.05,
-    },
-    "ramp": {"ramp_time": 0.5, "sendrecv_ramp_time": 0.5, "nvls_ramp_time": 0.7},
-    "copy": {
-        "local_copy_bandwidth": 0.3,
-        "sendrecv_copy_rate": 0.3,
-        "all_reduce_copy_ratio": 0.5,
-        "ll_rate_ratio": 0.3,
-        "sendrecv_ll_rate_ratio": 0.4,
-    },
-    "host": {ISSUE: 1.0},
-    "fabric latency": {
-        "inter_node_step_latency": 0.5,
-        "simple_fabric_factor": 0.5,
-        "peer_time": 0.5,
-    },
-    "fabric rate": {
-        "nic_efficiency": 0.1,
-        "inter_sendrecv_rate_ratio": 0.25,
-        "tree_rate_ratio": 0.04,
-        "nvls_tree_rate_ratio": 0.04,
-        "sharp_efficiency": 0.1,
-    },
-    "fabric ramp": {
-        "fabric_ramp_steps": 0.5,
-        "inter_ll_rate_ratio": 0.3,
-        "simple_step_factor": 0.3,
-    },
-}
 RATES = ("channel_efficiency", "sendrecv_efficiency", "nvls_efficiency")
-TERMS = tuple((name, group) for group, terms in GROUPS.items() for name in terms)
-NAMES = tuple(name for name, _ in TERMS)
-DEVIATIONS = np.array([deviation for terms in GROUPS.values() for deviation in terms.values()])
-# Which rows tell a group: those where the wire takes most of the time, hardly any, or a part.
 LONG, SHORT = 0.5, 0.2
-DETERMINED_BY = {
-    "rate": "long",
-    "fabric rate": "long",
-    "ramp": "middling",
-    "copy": "middling",
-    "fabric ramp": "middling",
-}
 _SIZES = 2  # distinct sizes that tell a group
 _NOTICED = 0.02  # of a row's time, by a change of a group's constant by a like part of it
 # Relative errors count by their squares up to this, by their sizes beyond; and in scores up to
@@ -157,7 +109,7 @@ def fit_profile(model: Model) -> Fit:
     """Fit a machine's constants to rows."""
     problem = _Problem(model)
     kept = problem.undetermined()
-    free = [name for name in GROUPS if name not in kept]
+    free = [name for name in TOLD_BY if name not in kept]
     groups: tuple[str, ...] = ()
     scores = (np.nan, np.nan)
     if free:
@@ -293,7 +245,9 @@ class _Problem:
     def undetermined(self) -> dict[str, str]:
         """Return the groups that rows can't tell, and why."""
         rows = self.model.rows
-        at = self.state(np.zeros((1, len(NAMES))), _marks([tuple(GROUPS)]), np.ones((1, len(rows))))
+        at = self.state(
+            np.zeros((1, len(NAMES))), _marks([tuple(TOLD_BY)]), np.ones((1, len(rows)))
+        )
         slopes = np.abs(at.slopes[0]) * UNIT
         which = {
             "long": self.wire > LONG,
@@ -301,8 +255,7 @@ class _Problem:
             "middling": (self.wire >= SHORT) & (self.wire <= LONG),
         }
         reasons: dict[str, str] = {}
-        for group in GROUPS:
-            length = DETERMINED_BY.get(group, "short")
+        for group, length in TOLD_BY.items():
             terms = np.array([name == group for _, name in TERMS])
             noticed = (slopes[terms] >= _NOTICED).any(axis=0) | (group == "host")
             if not noticed.any():

@@ -15,6 +15,7 @@ from overhead.shipped import loss_figures, usual_table
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import ASSUMED, SPECIFICATION, UNKNOWN, Origin, assumed
 from sweeps.spec.fields import ORIGINS, Figure, FigureReader, declared_figures, declared_keys
+from sweeps.spec.files import read_rows, shipped
 from sweeps.spec.machine import (
     GRANULARITIES,
     KERNELS,
@@ -54,24 +55,10 @@ TYPICAL_BEST, UNFUSED_SHARE = _rules("products").values()
 NARROWER = "on H100, H200, B200, B300, Gaudi 3 fp8 reaches 0.96 of that share, on average"
 
 
-# Bytes a parameter by precision, where a framework has no recipe of its own: Megatron-LM's.
-RECIPE_RULE: dict[str, str] = {
-    "bf16": "mixed_adam",
-    "fp16": "megatron_fp16",
-    "fp8": "mixed_adam",
-    "fp4": "mixed_adam",
-    "tf32": "fp32_adam",
-    "fp32": "fp32_adam",
-}
-# Bytes of an input of a GEMM; 4 bits have a scale of 8 bits for each 16 (NVFP4).
-INPUT_WIDTHS: dict[str, float] = {
-    "bf16": 2.0,
-    "fp16": 2.0,
-    "fp8": 1.0,
-    "fp4": 0.5625,
-    "tf32": 4.0,
-    "fp32": 4.0,
-}
+_PRECISIONS = read_rows(shipped("training") / "precisions.csv")
+# The recipe of bytes a parameter, where a framework has none of its own: Megatron-LM's.
+RECIPE_RULE = {row["precision"]: row["recipe"] for row in _PRECISIONS}
+INPUT_WIDTHS = {row["precision"]: float(row["input_bytes"]) for row in _PRECISIONS}
 
 
 def among_all(way: str, index_heads: float) -> str:

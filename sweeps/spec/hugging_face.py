@@ -22,30 +22,13 @@ from sweeps.spec.config_keys import Config
 from sweeps.spec.config_rules import RULES
 from sweeps.spec.config_towers import tower_parameters
 from sweeps.spec.fields import Figure
-from sweeps.spec.files import read_toml, shipped
+from sweeps.spec.files import read_toml, shared_toml, shipped
 from sweeps.spec.model import Model, attention_label, join_figures, shape_faults
 
 # What a kind says that is no shape.
 NO_SHAPES = ("like", "rules", "full_each", "full_first", "wrapper")
 # What kinds have in common, and none is.
 BASES = ("decoder", "gated_decoder", "plain_decoder", "latent_decoder")
-# Where models that see images, too, have the part that reads text.
-TEXTS = ("text_config", "llm_config", "language_config")
-# Of two towers, or of other parts beside a decoder.
-TWO_TOWERS = (
-    "t5",
-    "mt5",
-    "umt5",
-    "mllama",
-    "mllama_text_model",
-    "bart",
-    "mbart",
-    "whisper",
-    "pegasus",
-    "marian",
-    "led",
-    "encoder-decoder",
-)
 WAY_ON = (
     "write its shapes in a TOML file (those in specs/models are examples) and give --model FILE, "
     "or give them in place of --model: --num-layers, --hidden-size, --num-heads, --ffn-size, .."
@@ -53,12 +36,6 @@ WAY_ON = (
 NAMELESS = ("config.json", "params.json")  # Files that are called after their folder
 LIKE = "llama"  # As what a kind is read that isn't known
 BIASES = ("qkv_biases", "attention_output_bias", "mlp_bias", "expert_bias")
-# Keys of parts that a Llama doesn't have, by what their names hold.
-OTHER_PARTS = re.compile(
-    r"expert|moe|mamba|ssm|lora|latent|conv_|_conv|linear_|recurrent|rnn|lru|hybrid|layer_types|"
-    r"layers_block|block_configs|index_|compress|encoder|cross|altup|laurel|block_types|attn_type|hc_mult|"
-    r"cla_|sharing|num_attention_heads_per|kda|state_size|parallel_residual"
-)
 SILENT: tuple[object, ...] = (None, False, 0, 1, [], {})
 
 
@@ -70,6 +47,12 @@ def kinds() -> dict[str, dict[str, Any]]:
     for name, kind in stated.items():
         whole[name] = {**whole.get(kind.get("like", ""), {}), **kind}
     return whole
+
+
+def _words() -> Mapping[str, list[str]]:
+    """Return what names and keys say of models, by what they say."""
+    words: Mapping[str, list[str]] = shared_toml(shipped("configs") / "words.toml")
+    return words
 
 
 def known_kinds() -> tuple[str, ...]:
@@ -170,7 +153,7 @@ def _join_biases(config: Config) -> None:
 
 def _text_part(content: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Return the part that reads text, and its kind: a wrapper's tie rules over the part's own."""
-    for key in TEXTS:
+    for key in _words()["texts"]:
         part = content.get(key)
         if isinstance(part, dict):
             model_type = part.get("model_type")
@@ -198,7 +181,7 @@ def _kind(
             if name in known_kinds():
                 return known[name], ""
     location = f"{path}: model_type"
-    if model_type in TWO_TOWERS or content.get("is_encoder_decoder") is True:
+    if model_type in _words()["two_towers"] or content.get("is_encoder_decoder") is True:
         wrong = "is a kind of model with two towers, which isn't modelled"
         raise InputError(fault(location, model_type, wrong, WAY_ON))
     ordinary = {"full_attention", "sliding_attention"}
@@ -212,7 +195,7 @@ def _kind(
     further = sorted(
         key
         for key, value in content.items()
-        if OTHER_PARTS.search(str(key))
+        if re.search("|".join(_words()["other_parts"]), str(key))
         and value not in SILENT
         and not (key == "layer_types" and windows)
     )

@@ -18,6 +18,7 @@ from overhead.transformer import FURTHER_SHAPES, HYBRID_FLAGS, HYBRID_SHAPES, SH
 from sweeps.errors import fault, nearest, refuse
 from sweeps.origin import Origin
 from sweeps.spec.fields import ORIGINS, Figure, FigureReader, declared_keys
+from sweeps.spec.files import read_rows, shipped
 from sweeps.spec.units import parse_quantity
 
 # What has no default, since a wrong guess would change every number.
@@ -35,22 +36,10 @@ FILE_SHAPES = (*SHAPES, *(name for name in FURTHER_SHAPES if name not in NUMBERS
 KIND_WORDS = ("linear layers", "attention layers", "separate MoE layers")
 _OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers")
 _INDEX = ("index_heads", "index_head_size", "index_top_k")
-_NEEDING = {
-    "sliding_window_layers": "sliding_window",
-    "expert_latent_size": "experts",
-    **dict.fromkeys(("separate_moe_layers", "routed_layers"), "experts"),
-    "shared_expert_gate": "shared_ffn_size",
-    **dict.fromkeys(("qk_norms_over_heads", "qk_norm_biases"), "qk_norms"),
-    "latent_bias": "kv_lora_rank",
-    **dict.fromkeys(("linear_width", "parallel_mixers"), "linear_layers"),
-    **dict.fromkeys(("linear_further_weights", "linear_numbers"), "linear_width"),
-    "output_rank": "output_groups",
-    "output_groups": "output_rank",
-    "expert_groups": "groups_per_token",
-    "groups_per_token": "expert_groups",
-    **dict.fromkeys((*_INDEX[1:], "index_layers", "index_stride", "pooled_layers"), _INDEX[0]),
-    "pooled_stride": "pooled_layers",
-}
+_SHAPES = read_rows(shipped("fields") / "shapes.csv")
+_NEEDING = {row["name"]: row["needs"] for row in _SHAPES if row["needs"]}
+# Of which a model, or a plan of it, has no more than of others.
+WITHIN = {row["name"]: row["within"] for row in _SHAPES if row["within"]}
 _OF_LATENTS = ("q_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "v_head_size")
 
 

@@ -7,45 +7,10 @@ it is.  An option has hyphens in place of underscores.
 from __future__ import annotations
 
 from sweeps.former import FORMER
+from sweeps.spec.files import read_rows, shipped
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "collective": ("collective", "op"),
-    "ranks": ("gpus", "ranks", "N", "num_gpus"),
-    "world_size": ("gpus", "world_size", "ranks", "N", "num_gpus"),
-    "message_bytes": ("message_size", "message_bytes", "M"),
-    "global_batch_size": ("global_batch_size", "global_batch"),
-    "micro_batch_size": ("micro_batch_size", "micro_batch"),
-    "tokens_per_step": ("batch_tokens", "tokens_per_step"),
-    "sequence_length": ("seq_len", "seq_length", "sequence_length"),
-    "parameters": ("parameters", "params"),
-    "layers": ("num_layers", "layers"),
-    "heads": ("num_heads", "heads"),
-    "vocabulary_size": ("vocabulary_size", "vocab_size"),
-    "gated_mlp": ("gated_mlp", "gated"),
-    "experts": ("num_experts", "experts"),
-    "experts_per_token": ("experts_per_token", "top_k"),
-    "mask": ("attention_mask", "mask"),
-    "sequence_parallel": ("sequence_parallel", "sp"),
-    "context_parallel": ("cp_comm_type", "cp_kind", "context_parallel"),
-    "virtual_pipeline_size": ("vpp", "virtual_stages"),
-    "embedding_layer_weight": ("count_embedding_as", "embedding_as_layer"),
-    "head_layer_weight": ("count_head_as", "loss_as_layer"),
-    "expert_load_imbalance": ("expert_load_imbalance", "imbalance", "expert_imbalance"),
-    "rank_load_imbalance": ("rank_load_imbalance", "expert_heat"),
-    "recipe": ("optimizer_recipe", "recipe"),
-    "memory_capacity": ("gpu_memory", "memory_capacity"),
-    "software": ("collective_library", "software"),
-    "environment": ("launch_mode", "environment"),
-    "latency_per": ("latency_model", "latency_per"),
-    "gpu_hour_price": ("price", "gpu_hour_price"),
-    "capital_cost": ("capital_cost", "capital"),
-    "parameter_offload": ("param_offload", "parameter_offload"),
-    "measured_step_time": ("measured_step", "measured_step_time"),
-    # Of a search alone.
-    "memory_threshold": ("max_memory_use", "memory_threshold"),
-    "explain": ("inspect", "explain"),
-    "lost_nodes": ("failed_nodes", "lost_nodes"),
-    "script": ("compare_script", "script"),
+    row["name"]: tuple(row["names"].split()) for row in read_rows(shipped("fields") / "names.csv")
 }
 # Nodes, times the GPUs of each: of a training step `world_size`, of one operation `ranks`.
 NODES = "nodes"

@@ -5,52 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-# What a name says of how weights were trained, stored or dated, none of which changes a shape.
-TRAINED = {
-    "instruct",
-    "chat",
-    "base",
-    "it",
-    "hf",
-    "thinking",
-    "sft",
-    "dpo",
-    "rlhf",
-    "exp",
-    "terminus",
-    "preview",
-    "pretrain",
-    "meta",
-}
-STORED = {
-    "fp8",
-    "bf16",
-    "fp16",
-    "nvfp4",
-    "mxfp4",
-    "awq",
-    "gptq",
-    "gguf",
-    "int4",
-    "int8",
-    "4bit",
-    "8bit",
-    "bnb",
-    "w4a16",
-    "w8a8",
-    "dynamic",
-    "static",
-}
+from sweeps.spec.files import shared_toml, shipped
+
 DATE = re.compile(r"\d{4}")
 LEAST = 3  # Words of a name that lacks its first ones
 
 
 def bare_name(name: str) -> tuple[str, ...]:
     """Return the words of a name that tell shapes: without owner, date, or how it was trained."""
+    known = shared_toml(shipped("configs") / "words.toml")
+    said = {*known["trained"], *known["stored"]}
     words = re.split(r"[-_ ]+", name.rpartition("/")[2].lower())
-    return tuple(
-        word for word in words if word and word not in TRAINED | STORED and not DATE.fullmatch(word)
-    )
+    return tuple(word for word in words if word and word not in said and not DATE.fullmatch(word))
 
 
 def release_of(name: str, known: Mapping[str, Iterable[str]]) -> str | None:

@@ -35,7 +35,7 @@ from sweeps.spec.catalog import (
 from sweeps.spec.framework import TEXTBOOK, Framework, among_all, training_constants
 from sweeps.spec.known import known_of_run, unknown_settings
 from sweeps.spec.machine import Machine, cut_domain, rates_of
-from sweeps.spec.model import Model, complete_shapes
+from sweeps.spec.model import WITHIN, Model, complete_shapes
 from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.resolve_preset import SUBJECTS, PresetResolver
 from sweeps.spec.software import userbuffers_figures
@@ -55,24 +55,6 @@ DECIDING = (
     "fp8_scaling",
     "loss",
 )
-
-# Of which a model, or a plan of it, has no more than of others.
-WITHIN = {
-    "dense_layers": "layers",
-    "linear_layers": "layers",
-    "moe_layer_frequency": "layers",
-    "sliding_window_layers": "layers",
-    "index_layers": "layers",
-    "pooled_layers": "layers",
-    "separate_moe_layers": "layers",
-    "expert_latent_size": "hidden_size",
-    "mtp_layers": "layers",
-    "recompute_layers": "layers",
-    "offloaded_layers": "layers",
-    "kv_heads": "heads",
-    "experts_per_token": "experts",
-    "lora_rank": "hidden_size",
-}
 
 
 class TrainingResolver(PresetResolver, Statement):

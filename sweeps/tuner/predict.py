@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.evaluation import Evaluation
-from overhead.labels import HIERARCHY, LABELS
+from overhead.labels import LABELS
 from overhead.overlap.durations import PAIRS
 from sweeps.bands import written
 from sweeps.errors import refuse
@@ -37,6 +37,7 @@ from sweeps.spec.software import (
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
     BASELINE,
+    FACTS,
     OPERATORS,
     PHASES,
     REDUCE_SCATTER,
@@ -51,14 +52,7 @@ from sweeps.tuner.userbuffers import (
 PRECISIONS = ("bf16", "fp8")
 FRAMEWORK = LABELS["framework"].default
 # What can be given in place of the files' figures.
-CHANGEABLE = {
-    "sms": "1",
-    "bandwidth": "byte s-1",
-    "copy_engine_bandwidth": "byte s-1",
-    "latency": "s",
-    "launch_time": "s",
-    "sm_bandwidth": "byte s-1",
-}
+CHANGEABLE: Mapping[str, str] = FACTS["changeable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,28 +116,10 @@ SM_BANDWIDTH = {ALL_GATHER: "gather_sm_bandwidth", REDUCE_SCATTER: "scatter_sm_b
 
 
 # A step's labels, under which its collectives take what the machine's library takes of it.
-IN_STEP = {
-    "environment": "step",
-    "floor": "none",
-    "topology": HIERARCHY,
-    "shape": "two_levels",
-    "algorithm": "nccl",
-    "latency_per": LABELS["latency_per"].default,
-    "link": LABELS["link"].default,
-    "phases": "sequential",
-    "reduction": "free",
+IN_STEP: Mapping[str, str] = {
+    **FACTS["in_step"],
+    **{name: LABELS[name].default for name in ("latency_per", "link")},
 }
-_NODE = (
-    "intra_latency",
-    "intra_bandwidth",
-    "inter_latency",
-    "inter_bandwidth",
-    "intra_nvls",
-    "intra_inc",
-    "inter_inc",
-    "in_network_latency_factor",
-    "nodes_per_leaf",
-)
 
 
 def _library(machine: Machine) -> dict[str, float]:
@@ -152,7 +128,7 @@ def _library(machine: Machine) -> dict[str, float]:
     name, constants = priced(machine, words)
     if name != IN_STEP["algorithm"]:
         return {}
-    known = {figure: figure_of(machine, figure) for figure in _NODE}
+    known = {figure: figure_of(machine, figure) for figure in FACTS["node"]}
     return {figure: origin.value for figure, origin in {**known, **constants}.items()}
 
 
@@ -386,49 +362,10 @@ Floats = NDArray[np.float64]
 SPLITS = 4
 """Parts of a pipelined reduce_scatter: Transformer Engine's default."""
 # What formulas take of a machine.
-TAKEN = (
-    *TILED,
-    *USERBUFFERS,
-    "sum_bandwidth",
-    "launch_time",
-    "activation_bytes",
-    "matmul_input_bytes",
-    "communication_bytes",
-    "tp_gather_byte_ratio",
-    "layers",
-    "latency",
-    "bandwidth",
-    "copy_engine_bandwidth",
-    "sms",
-)
+TAKEN = (*TILED, *USERBUFFERS, *FACTS["taken"])
 # One product beside nothing; where a mechanism matters it takes this one's place.
 IN_TURN = "two_durations"
-# Who sends where something overlaps, and so at what rate.
-COPIES = {"communication": "sms", "sm_law": "copy_engine"}
-KERNELS = {"communication": "sms", "sm_law": "linear"}
-LAWS = {
-    "ring_exchange": COPIES,
-    "ring_exchange_aggregate": COPIES,
-    "reduce_scatter_ring": COPIES,
-    "bulk_margin": KERNELS,
-    "bulk_shared": KERNELS,
-    "reduce_scatter_pipeline": {**KERNELS, "communication": "split"},
-}
-ASSUMPTIONS = (
-    "a case overlaps one phase of one linear layer; what else the layer does runs in turn, the "
-    "input's all_gather and the gradient's reduce_scatter of a backward among it",
-    "products take about the best of seven tiles, as fitted to measured products; in long runs "
-    "they are slower by burst_ratio, for the GPU's power is limited, so that some multiprocessors "
-    "can be given away for nothing: inferred from NVIDIA's presets, not measured",
-    "pieces of a product run side by side: three of a gathering ring, two of a scattering one, all "
-    "of a pipeline; a start counts once, and each piece has a gap",
-    "rings move their chunks by copy engines (use_ce) and leave all multiprocessors to the product",
-    "without set_sm_margin a product shares the GPU until the collective is done; kernels that "
-    "fill the GPU and stay (persistent ones) behave as with it",
-    "what runs in turn takes as long as 'sweeps collective' and 'sweeps analysis' charge for it",
-    "userbuffers start no sooner and send no faster than what runs in turn: hiding is all that "
-    "overlap gains",
-)
+ASSUMPTIONS: Sequence[str] = FACTS["assumptions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,7 +435,7 @@ class _Problem:
             "oversubscription": 1.0,
             "linear_attention_weight_fraction": 0.0,  # Products by themselves
         }
-        labels = {"compute": "tiles", "mechanism": mechanism, **LAWS.get(mechanism, {})}
+        labels = {"compute": "tiles", "mechanism": mechanism, **FACTS["senders"].get(mechanism, {})}
         if mechanism == IN_TURN and rates.library:
             # The library's profile says which share of a link's bandwidth it reaches.
             port = {"port_bandwidth": rates.library["intra_bandwidth"]}

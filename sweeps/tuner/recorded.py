@@ -33,6 +33,7 @@ from sweeps.tuner.predict import CHANGEABLE, CaseTimes, PassTimes
 from sweeps.tuner.settings import TPOverlapTunerConfig, case_companion, layer_values, to_yaml
 from sweeps.tuner.userbuffers import (
     COLUMN,
+    FACTS,
     OPERATORS,
     PHASES,
     LayerOverlap,
@@ -324,21 +325,6 @@ def _of_other_shape(files: Sequence[Path], case: LayerOverlap, config: TPOverlap
 YAML_NAME = "tp_comm_overlap_cfg.yaml"
 FLAGS_NAME = "tp_comm_overlap_flags.sh"
 LOG_NAME = "log.txt"
-PLACES = (
-    "config_id",
-    "folder",
-    "yaml",
-    "flags",
-    "tp_size",
-    "operator",
-    "phase",
-    "method",
-    "num_sm",
-    "aggregate",
-    "tokens",
-    "model",
-)
-"""What a command can name in braces; ``{flags}`` by itself becomes Megatron-LM's flags."""
 
 
 def write_case(folder: Path, case: LayerOverlap, config: TPOverlapTunerConfig) -> None:
@@ -354,20 +340,6 @@ def write_case(folder: Path, case: LayerOverlap, config: TPOverlapTunerConfig) -
 
 
 WORKLOAD = "workload.py"
-HOW = """\
-# Recording the cases of {model}
-
-`{program}` runs one linear layer of {model} by Transformer Engine, forward and backward, on
-{tokens} tokens in {precision}, and leaves a trace of each rank. It needs a GPU for each rank,
-PyTorch and Transformer Engine; NVTE_FLASH_ATTN=1 and NVTE_FUSED_ATTN=0 hold where you set nothing
-else (no attention runs). All cases, searched and compared:
-
-    {command}
-
-One case by itself, in a folder with its tp_comm_overlap_cfg.yaml:
-
-    torchrun --nproc-per-node {size} {program} FOLDER tp{size}_{operator}_baseline
-"""
 
 
 def _options(config: TPOverlapTunerConfig) -> Iterator[str]:
@@ -415,7 +387,9 @@ def write_workload(folder: Path, config: TPOverlapTunerConfig) -> str:
     texts = {
         WORKLOAD: (shipped("tuner") / WORKLOAD).read_text(encoding="utf-8"),
         "model.json": json.dumps(sizes, indent=1) + "\n",
-        "README.md": HOW.format(program=program, command=command, **first, **sizes),
+        "README.md": FACTS["recording"]
+        .lstrip()
+        .format(program=program, command=command, **first, **sizes),
     }
     present = [name for name in texts if (folder / name).exists()]
     if present:
@@ -526,9 +500,9 @@ def _words(command: str) -> list[str]:
         raise InputError(fault("--command", command, wrong, "braces only around names")) from None
     names = [name for _, name, _, _ in parsed if name is not None]
     faults = [
-        fault("--command", f"{{{name}}}", "no such place", f"known: {', '.join(PLACES)}")
+        fault("--command", f"{{{name}}}", "no such place", f"known: {', '.join(FACTS['places'])}")
         for name in names
-        if name not in PLACES
+        if name not in FACTS["places"]
     ]
     if not words:
         faults.append(fault("--command", command, "is empty", "such as 'bash run.sh {folder}'"))

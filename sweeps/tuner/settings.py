@@ -14,6 +14,7 @@ from sweeps.tuner.choose import GROUPS, OBJECTIVES, Choice
 from sweeps.tuner.predict import PRECISIONS, Rates, read_rates
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
+    FACTS,
     KEYS,
     LAYERS,
     MOST_SMS,
@@ -241,33 +242,10 @@ class TPOverlapTunerConfig:
             "set_sm_margin": self.sm_margin,
             "pipeline": self.splits,
         }
-        return {name: values[name] if name in values else getattr(self, name) for name in RECORDED}
-
-
-# What a report has of a configuration, in this order.
-RECORDED = (
-    "model_name",
-    "model",
-    "hidden_size",
-    "ffn_hidden_size",
-    "num_attention_heads",
-    "num_kv_heads",
-    "head_size",
-    "max_tp_size",
-    "tp_size",
-    "max_token_len",
-    "operators",
-    "min_num_sm",
-    "max_num_sm",
-    "hardware",
-    "precision",
-    "grid",
-    "search",
-    "objective",
-    "set_sm_margin",
-    "pipeline",
-    "te_version",
-)
+        return {
+            name: values[name] if name in values else getattr(self, name)
+            for name in FACTS["recorded"]
+        }
 
 
 def _whole(value: object) -> bool:

@@ -8,6 +8,7 @@ transformer_engine/common/comm_gemm_overlap/comm_gemm_overlap.cpp.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -36,32 +37,15 @@ MOST_SMS = 32
 KERNEL_RANKS = (2, 4, 8, 16, 32)
 """Tensor-parallel sizes that userbuffers' kernels exist for."""
 
-# Keys of a layer's value, and what each is: a text, a whole number, or a flag (0 and 1 are fine).
-KEYS: dict[str, str] = {
-    "method": "text",
-    "is_reduce_scatter": "flag",
-    "num_sm": "number",
-    "cga_size": "number",
-    "set_sm_margin": "flag",
-    "num_splits": "number",
-    "aggregate": "flag",
-    "atomic_gemm": "flag",
-    "use_ce": "flag",
-    "fp8_buf": "flag",
-    "comm_priority": "priority",
-    "gemm_priority": "priority",
-    "pipeline_rs_overlap_first_gemm": "flag",
-}
-# Releases since which Transformer Engine's add_ub (transformer_engine/pytorch/module/base.py, read
-# at their tags) takes a key, and a method; all others are taken since the oldest.
+FACTS: Mapping[str, Any] = tomllib.loads(
+    (shipped("tuner") / "facts.toml").read_text(encoding="utf-8")
+)
+# Keys of a layer's value, and what each is.
+KEYS: Mapping[str, str] = FACTS["keys"]
 Version = tuple[int, int]
 OLDEST, NEWEST = (1, 6), (2, 18)
-SINCE: dict[str, Version] = {
-    "use_ce": (1, 8),
-    "comm_priority": (2, 0),
-    "gemm_priority": (2, 0),
-    "pipeline_rs_overlap_first_gemm": (2, 0),
-}
+# The first releases that take a key, and a method.
+SINCE: Mapping[str, Version] = {key: (first, then) for key, (first, then) in FACTS["since"].items()}
 EXTERNAL_SINCE: Version = (2, 7)
 
 
