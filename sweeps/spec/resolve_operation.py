@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,13 +98,12 @@ class Resolver:
         self.axes = list(sweep.axes)
         self.fields: dict[str, Field] = {}
         self.machines: list[Machine] = []
+        self.models: list[Model] = []
 
     def run(self) -> Resolved:
         """Return the sweep with all that follows."""
         for name, value in OPERATION_DEFAULTS.items():
-            if name not in self.given:
-                self.labels[name] = value
-                self.origins[name] = (assumed(value),)
+            self._assume(name, value)
         if self._is_bare():
             self._bare_network()
         else:
@@ -122,6 +122,10 @@ class Resolver:
         self._grid_sizes()
         self._shared_cards()
         self._software()
+        return self.resolved()
+
+    def resolved(self, labels: Mapping[str, str] | None = None) -> Resolved:
+        """Return the sweep as it is known now, with labels that follow."""
         return Resolved(
             tuple(self.axes),
             self.constants,
@@ -129,7 +133,54 @@ class Resolver:
             self.origins,
             tuple(self.machines),
             self.fields,
+            tuple(self.models),
+            labels or {},
         )
+
+    # What is known: of the whole sweep, along an axis, or along several.
+
+    def _assume(self, label: str, value: str) -> None:
+        """Let a label that isn't given be a default, which gives way to what is found."""
+        if label not in self.given:
+            self.labels[label], self.origins[label] = value, (assumed(value),)
+
+    def number(self, name: str, taken: Usual) -> None:
+        """Take a quantity's number, unless it is known."""
+        self.take(name, Origin(*taken))
+
+    def take(self, name: str, origin: Origin) -> None:
+        """Take a value for the whole sweep, unless it is known."""
+        if name not in self.given:
+            table: dict[str, Any] = self.labels if name in LABELS else self.constants
+            table[name], self.origins[name] = origin.value, (origin,)
+            self.given.add(name)
+
+    def give(self, name: str, origins: Sequence[Origin], axes: Sequence[Axis]) -> None:
+        """Give a label or quantity what it is at the points of some axes."""
+        values = np.array([origin.value for origin in origins])
+        self._spread(name, values.reshape([len(axis) for axis in axes]), axes)
+        self.origins[name] = once(origins)
+        self.given.add(name)
+
+    def give_column(self, name: str, origins: Sequence[Origin], axis: Axis | None) -> None:
+        """Give a quantity what it is at each point of an axis, or as a whole without one."""
+        if axis is None:
+            self.take(name, origins[0])
+            return
+        self._extend(axis, {name: np.array([origin.value for origin in origins])})
+        self.origins[name] = once(origins)
+        self.given.add(name)
+
+    def points(self, axes: Sequence[Axis], names: Collection[str]) -> Iterator[dict[str, Any]]:
+        """Yield what is known of some quantities and labels at each point of some axes."""
+        known = {**self.constants, **self.labels}
+        whole = {name: known[name] for name in names if name in known}
+        for point in product(*(range(len(axis)) for axis in axes)):
+            there = dict(whole)
+            for axis, index in zip(axes, point, strict=True):
+                shared = [name for name in axis.columns if name in names]
+                there |= {name: axis.columns[name][index] for name in shared}
+            yield there
 
     # A bare network: described by its topology and link, with nothing behind it.
 
@@ -142,9 +193,7 @@ class Resolver:
 
     def _bare_network(self) -> None:
         """Give what a bare network has: one kind of link, and no switch that reduces."""
-        if "software" not in self.given:
-            self._by_machine("software", [assumed(NO_LIBRARY, BARE)])
-            self.given.add("software")
+        self.take("software", assumed(NO_LIBRARY, BARE))
         if self._texts("link") - {ONE_LINK}:
             refuse("link", "..", "is a machine's, and none is given", "give hardware, too")
         self.labels["link"], self.origins["link"] = ONE_LINK, (assumed(ONE_LINK, BARE),)
@@ -160,16 +209,6 @@ class Resolver:
             allowed = ", ".join(f"{level}_{given[0]}" for level in ("intra", "inter"))
             more = "" if self.machines else ", or hardware, too, whose levels a hierarchy has"
             refuse(given[0], "..", wrong, f"{allowed}, or another topology{more}")
-
-    def number(self, name: str, taken: Usual) -> None:
-        """Take a quantity's number, unless it is known."""
-        self._constant(name, Origin(*taken))
-
-    def _constant(self, name: str, origin: Origin) -> None:
-        if name not in self.given:
-            self.constants[name] = origin.value
-            self.origins[name] = (origin,)
-            self.given.add(name)
 
     def _every_algorithm(self) -> None:
         """Leave out, where all algorithms are asked for, those that nothing here has."""
@@ -189,37 +228,20 @@ class Resolver:
     # Machines.
 
     def _machines(self) -> None:
-        axis = self._axis_of("hardware")
-        if axis is None:
-            name = self.labels.get("hardware")
-            if name is None:
-                name = self.labels["hardware"] = LABELS["hardware"].default
-                self.origins["hardware"] = (assumed(name),)
-            machine = load_hardware(name, self.folders)
-            self.machines.append(machine)
-            for figure in self._figures():
-                origin = self._figure(machine, figure)
-                if origin.kind != UNKNOWN or figure in FIGURES:
-                    self._constant(figure, origin)
-            return
-        names = map(str, axis.columns["hardware"])
+        self._assume("hardware", LABELS["hardware"].default)
+        names = self._words("hardware")
         machines = of_each(lambda name: load_hardware(name, self.folders), names)
         self.machines += machines.values()
-        rows = [machines[str(name)] for name in axis.columns["hardware"]]
-        columns: dict[str, NDArray[Any]] = {}
         for figure in self._figures():
-            if figure in self.given:
-                continue
-            origins = [self._figure(machine, figure) for machine in rows]
-            if (
-                all(figure_origin.kind == UNKNOWN for figure_origin in origins)
-                and figure not in FIGURES
-            ):
-                continue
-            columns[figure] = np.array([figure_origin.value for figure_origin in origins])
-            self.origins[figure] = once(origins)
-        self.given |= set(columns)
-        self._extend(axis, columns)
+            origins = [self._figure(machines[name], figure) for name in names]
+            known = figure in FIGURES or any(origin.kind != UNKNOWN for origin in origins)
+            if known and figure not in self.given:
+                self.give_column(figure, origins, self._axis_of("hardware"))
+
+    def _words(self, label: str) -> list[str]:
+        """Return a label's value at each point of its axis, or the one that it has."""
+        axis = self._axis_of(label)
+        return [self.labels[label]] if axis is None else [*map(str, axis.columns[label])]
 
     def _figures(self) -> tuple[str, ...]:
         """Return what is taken of machines."""
@@ -278,32 +300,35 @@ class Resolver:
         names = self._on_axes("hardware")
         return np.array([known[Path(str(name)).stem] for name in names.flat]).reshape(names.shape)
 
+    def _machine_at(self, point: Mapping[str, Any]) -> Machine:
+        """Return the machine at a point; the only one where machines don't vary."""
+        name = Path(str(point["hardware"])).stem
+        return next(
+            (machine for machine in self.machines if machine.name == name), self.machines[0]
+        )
+
     def _spread(self, name: str, values: NDArray[Any], axes: Sequence[Axis] | None = None) -> None:
-        """Give a quantity values on some axes (or all), along just those on which it varies."""
+        """Give a quantity or label values on some axes (or all), along those on which it varies."""
         some = self.axes if axes is None else axes
-        varying = []
-        for position, axis in enumerate(some):
-            first = np.take(values, [0], axis=position)
-            same = (values == first) | (np.isnan(values) & np.isnan(first))
-            if not same.all():
-                varying.append((position, axis))
-        kept = {number for number, _ in varying}
-        index = tuple(slice(None) if p in kept else 0 for p in range(values.ndim))
+        varying = varying_dims(values)
+        index = tuple(slice(None) if p in varying else 0 for p in range(values.ndim))
         part = np.asarray(values[index])
         # What the quantity was gives way to the values.
-        self.constants.pop(name, None)
-        self.fields.pop(name, None)
+        for table in (self.constants, self.labels, self.fields):
+            table.pop(name, None)
         for position, axis in enumerate(self.axes):
             if name in axis.columns:
                 left = {key: column for key, column in axis.columns.items() if key != name}
                 self.axes[position] = Axis(axis.name, left)
-        if not varying:
+        if not varying and part.dtype.kind == "U":
+            self.labels[name] = str(part)
+        elif not varying:
             self.constants[name] = float(part)
         elif len(varying) == 1:
-            single = next(axis for axis in self.axes if axis.name == varying[0][1].name)
+            single = next(axis for axis in self.axes if axis.name == some[varying[0]].name)
             self._extend(single, {name: part})
         else:
-            self.fields[name] = (tuple(axis.name for _, axis in varying), part)
+            self.fields[name] = (tuple(some[position].name for position in varying), part)
 
     # What a machine has of its own: its library, its network, and what the library takes there.
 
@@ -311,56 +336,43 @@ class Resolver:
         """Let each machine's library choose, or take the field's usual algorithm without one."""
         if "algorithm" in self.sweep.given:
             return
-        profiles, machines = self._axis_of("software"), self._axis_of("hardware")
-        if profiles is None:
-            profile = self.labels["software"]
-            origins = [_taken(machine, profile) for machine in self.machines]
-            self._by_machine("algorithm", origins)
-            return
-        names = profiles.columns["software"]
-        if machines is profiles:
-            pairs = [*zip(self._machine_names(profiles), names, strict=True)]
-            by_name = {machine.name: machine for machine in self.machines}
-            self._along(profiles, "algorithm", [_taken(by_name[m], str(s)) for m, s in pairs])
-            return
-        every = [[_taken(machine, str(name)) for name in names] for machine in self.machines]
-        words = {tuple(origin.value for origin in row) for row in every}
-        if len(words) > 1:
+        names = ("hardware", "software")
+        axes = [axis for axis in self.axes if not axis.columns.keys().isdisjoint(names)]
+        origins = [
+            _taken(self._machine_at(point), str(point["software"]))
+            for point in self.points(axes, names)
+        ]
+        words = np.array([origin.value for origin in origins]).reshape([*map(len, axes)])
+        if len(varying_dims(words)) > 1:
             wrong = "what is usual differs by hardware and by software, which are two axes"
             refuse("algorithm", "not given", wrong, "give one, or an axis of both")
-        self._along(profiles, "algorithm", every[0])
+        self.give("algorithm", origins, axes)
 
     def _own_library(self) -> None:
         """Take the profile of the library that runs on each machine."""
         if "software" in self.given:
             return
         unpriced = min(UNPRICED & self.sweep.given, default="")
-        why = f"a library's profile has no form of {unpriced}"
-        self._by_machine(
-            "software",
-            [
-                assumed(NO_LIBRARY, why) if unpriced else own_library(machine)
-                for machine in self.machines
-            ],
-        )
-        self.given.add("software")
+        none = assumed(NO_LIBRARY, f"a library's profile has no form of {unpriced}")
+        self._by_machine("software", lambda machine: none if unpriced else own_library(machine))
+
+    def _by_machine(self, label: str, origin: Callable[[Machine], Origin]) -> None:
+        """Give a label what it is on each machine."""
+        axes = [axis for axis in self.axes if "hardware" in axis.columns]
+        known = {machine.name: origin(machine) for machine in self.machines}
+        points = self.points(axes, ("hardware",))
+        self.give(label, [known[self._machine_at(point).name] for point in points], axes)
 
     def _networks(self) -> None:
         """Take each machine's own network, for so many ranks."""
         ranks, hardware = self._axis_of("ranks"), self._axis_of("hardware")
         if ranks is None or (hardware is not None and hardware is not ranks):
             most = max(self._numbers("ranks"))
-            self._by_machine(
-                "topology", [self._network(machine, most) for machine in self.machines]
-            )
+            self._by_machine("topology", lambda machine: self._network(machine, most))
         else:
-            names = self._machine_names(ranks)
-            by_name = {machine.name: machine for machine in self.machines}
-            origins = [
-                self._network(by_name[name], count)
-                for name, count in zip(names, ranks.columns["ranks"], strict=True)
-            ]
-            self._along(ranks, "topology", origins)
+            points = self.points([ranks], ("ranks", "hardware"))
+            origins = [self._network(self._machine_at(point), point["ranks"]) for point in points]
+            self.give("topology", origins, [ranks])
 
     def _whole_ports(self) -> None:
         """Give a chip all links of its torus at once, where pods of them are a node each."""
@@ -391,33 +403,6 @@ class Resolver:
             return assumed("mesh", why).of(machine.name)
         return assumed(machine.scale_up_kind, "the machine's own").of(machine.name)
 
-    def _by_machine(self, label: str, origins: Sequence[Origin]) -> None:
-        """Give a label what it is on each machine."""
-        axis = self._axis_of("hardware")
-        if axis is None:
-            self.labels[label], self.origins[label] = origins[0].value, once(origins)
-            return
-        by_name = {
-            machine.name: origin for machine, origin in zip(self.machines, origins, strict=True)
-        }
-        self._along(axis, label, [by_name[name] for name in self._machine_names(axis)])
-
-    def _along(self, axis: Axis, label: str, origins: Sequence[Origin]) -> None:
-        """Give a label what it is at each point of an axis."""
-        values = [str(origin.value) for origin in origins]
-        self.origins[label] = once(origins)
-        if len(set(values)) == 1:
-            self.labels[label] = values[0]
-            return
-        self.labels.pop(label, None)
-        self._extend(axis, {label: np.array(values)})
-
-    def _machine_names(self, axis: Axis) -> list[str]:
-        """Return the machine's name at each point of an axis."""
-        if "hardware" not in axis.columns:
-            return [self.machines[0].name] * len(axis)
-        return [Path(str(name)).stem for name in axis.columns["hardware"]]
-
     def _numbers(self, name: str) -> NDArray[Any]:
         """Return all values of a quantity that the user gives."""
         axis = self._axis_of(name)
@@ -435,18 +420,21 @@ class Resolver:
                     wrong, allowed = "is of a library's profile, and none is given", "give software"
                     refuse(name, "..", wrong, allowed)
             return
-        if "environment" not in self.given:
-            usual = IN_A_STEP if self.sweep.training else LABELS["environment"].values[0]
-            self.labels["environment"], self.origins["environment"] = usual, (assumed(usual),)
-        axes_taken = [self._axis_of(name) for name in (*OF_SOFTWARE, "hardware")]
-        axes = {axis.name: axis for axis in axes_taken if axis is not None}
+        usual = IN_A_STEP if self.sweep.training else LABELS["environment"].values[0]
+        self._assume("environment", usual)
+        axes = {
+            axis.name: axis
+            for name in (*OF_SOFTWARE, "hardware")
+            if (axis := self._axis_of(name)) is not None
+        }
         shape = tuple(map(len, axes.values()))
-        libraries, constants = self._priced(list(axes.values()), shape)
+        libraries, constants = self._priced(list(axes.values()))
         software_axis = self._axis_of("software")
         if software_axis is None:
-            self.labels["library"] = str(libraries.reshape(-1)[0])
+            self.labels["library"] = libraries[0]
         else:
-            along = np.moveaxis(libraries, list(axes).index(software_axis.name), 0)
+            position = list(axes).index(software_axis.name)
+            along = np.moveaxis(np.array(libraries).reshape(shape), position, 0)
             self._extend(software_axis, {"library": along.reshape(len(software_axis), -1)[:, 0]})
         for name in dict.fromkeys(name for constant in constants for name in constant):
             if name in self.given:
@@ -508,19 +496,12 @@ class Resolver:
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
             refuse("pod_latency", "..", wrong, allowed)
 
-    def _priced(
-        self, axes: Sequence[Axis], shape: tuple[int, ...]
-    ) -> tuple[NDArray[Any], list[dict[str, Origin]]]:
+    def _priced(self, axes: Sequence[Axis]) -> tuple[list[str], list[dict[str, Origin]]]:
         """Return the library, and the constants, at each point of axes."""
-        machines = {machine.name: machine for machine in self.machines}
-        points = []
-        for point in np.ndindex(*shape):
-            words = dict(self.labels)
-            for axis, index in zip(axes, point, strict=True):
-                texts = {n: v for n, v in axis.columns.items() if v.dtype.kind in "UO"}
-                words |= {name: str(values[index]) for name, values in texts.items()}
-            machine = machines[Path(words["hardware"]).stem]
-            points.append(priced(machine, words))
+        points = [
+            priced(self._machine_at(point), {name: str(word) for name, word in point.items()})
+            for point in self.points(axes, (*OF_SOFTWARE, "hardware"))
+        ]
         unpriced = UNPRICED & self.sweep.given
         if unpriced and any(library != NO_LIBRARY for library, _ in points):
             wrong, allowed = "a library's profile has no form of it", f"software = {NO_LIBRARY}"
@@ -535,7 +516,7 @@ class Resolver:
             if name in self.sweep.given or any(name in row for row in constants)
         }
         self.labels["floor"] = floor_label(waits)
-        return np.array([library for library, _ in points]).reshape(shape), constants
+        return [library for library, _ in points], constants
 
     # Shapes.
 
@@ -598,16 +579,22 @@ class Resolver:
             return
         # The group may have fewer members in a node than the node has: its other ranks use their
         # network cards at the same time, so the machine's own ratio holds.
-        ratios = [_ratio(machine) for machine in self.machines]
         axis = self._axis_of("hardware")
+        points = self.points([] if axis is None else [axis], ("hardware",))
+        ratios = [_ratio(self._machine_at(point)) for point in points]
         origins = [Origin(ratio, SPECIFICATION, PER_CARD) for ratio in ratios]
-        if axis is None:
-            self._constant("ranks_sharing_nic", origins[0])
-        else:
-            by_name = {m.name: r for m, r in zip(self.machines, ratios, strict=True)}
-            names = [str(name) for name in axis.columns["hardware"]]
-            self._extend(axis, {"ranks_sharing_nic": np.array([by_name[n] for n in names])})
-            self.origins["ranks_sharing_nic"] = once(origins)
+        self.give_column("ranks_sharing_nic", origins, axis)
+
+
+def varying_dims(values: NDArray[Any]) -> list[int]:
+    """Return along which of its dimensions an array varies; what is missing is alike."""
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
+
+    def varies(position: int) -> bool:
+        first, none = (np.take(of, [0], axis=position) for of in (values, missing))
+        return bool(np.any((values != first) & ~(missing & none)))
+
+    return [position for position in range(values.ndim) if varies(position)]
 
 
 def _ratio(machine: Machine) -> float:

@@ -28,9 +28,8 @@ class OverlapResolver(Resolver):
         """Return the sweep with all that follows."""
         chosen: list[str] = []
         for name in ("mechanism", *HEEDED):
-            if name not in self.given and HEEDED.get(name, "") in ("", *chosen):
-                self.labels[name] = LABELS[name].default
-                self.origins[name] = (assumed(self.labels[name]),)
+            if HEEDED.get(name, "") in ("", *chosen):
+                self._assume(name, LABELS[name].default)
             if name == "mechanism":
                 chosen = [option for option in MECHANISMS if option in self._values(name)]
         if RATED & self.given:
@@ -38,14 +37,12 @@ class OverlapResolver(Resolver):
         for way, more in ASSUMED.items():
             if any(way in following({"mechanism": m}, self.sweep.given).items() for m in chosen):
                 for name, (default, why) in more.items():
-                    self._constant(name, assumed(default, why))
+                    self.take(name, assumed(default, why))
         for mechanism in chosen:
             for name, default in MECHANISMS[mechanism].defaults.items():
                 if name not in self.given:
                     self.origins[name] = (assumed(default),)
-        return Resolved(
-            tuple(self.axes), self.constants, self.labels, self.origins, tuple(self.machines)
-        )
+        return self.resolved()
 
     def _figures(self) -> tuple[str, ...]:
         return tuple(OF_MACHINE)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from overhead.labels import LABELS
 from overhead.shipped import usual_table
@@ -23,7 +21,7 @@ from sweeps.spec.catalog import (
     options_of,
 )
 from sweeps.spec.preset import Preset, Run, Taken, beside
-from sweeps.spec.resolve_operation import Resolver
+from sweeps.spec.resolve_operation import Resolver, varying_dims
 
 FRAMEWORK, PRESET = "framework", "preset"
 # On what it depends what a preset sets.
@@ -46,27 +44,9 @@ def told(
     without: Collection[str] = (),
     folders: Sequence[Path] = (),
 ) -> Told:
-    """Return what a preset sets in a run.
+    """Return what a preset sets in a run, beside the framework and whatever is given by hand.
 
-    Parameters
-    ----------
-    name : str
-        The preset's.
-    run : Run
-        What its rules look at.
-    framework : str
-        The framework that is given, with options, which win.
-    given : collection of str
-        The quantities and labels that are given by hand.
-    without : collection of str
-        Options that the run is known not to have.
-    folders : sequence of Path
-        The user's own folders.
-
-    Returns
-    -------
-    Told
-        The preset, the framework with its options, and what else is set.
+    `without` are options that the run is known not to have.
     """
     base, framework_options = options_of(framework)
     preset = find_preset(name, base, folders)
@@ -87,30 +67,24 @@ class PresetResolver(Resolver):
         if self._axis_of(FRAMEWORK) is not None:
             wrong = "are several, and a preset is of one"
             refuse(FRAMEWORK, "..", wrong, "leave it out: the preset brings it")
-        axes = [axis.name for axis in self.axes if {*SUBJECTS} & set(axis.columns)]
-        told_points = [self._told(labels) for labels in self._points(axes)]
-        self._name_framework(told_points, axes)
-        for name in dict.fromkeys(name for point in told_points for name in point.taken.labels):
-            self._set(
-                name, [_said(point, name, self.folders) for point in told_points], told_points, axes
-            )
-        # The framework's options may be named nowhere; the loss is theirs.
-        losses = [load_framework(point.framework, self.folders).loss for point in told_points]
-        self._set("loss", losses, told_points, axes)
-        usual = usual_table()["memory"]
-        for name in dict.fromkeys(name for point in told_points for name in point.taken.modules):
-            values = [point.taken.modules.get(name, usual[name].value) for point in told_points]
-            self._set(name, values, told_points, axes)
-
-    def _name_framework(self, points: Sequence[Told], axes: Sequence[str]) -> None:
-        """Take the framework with its options; where these vary along several axes, its name."""
-        self.given.discard(FRAMEWORK)
-        known = {axis.name: axis for axis in self.axes}
-        lengths = [len(known[axis]) for axis in axes]
+        axes = [axis for axis in self.axes if not axis.columns.keys().isdisjoint(SUBJECTS)]
+        points = [self._told(values) for values in self.points(axes, (*SUBJECTS, FRAMEWORK))]
+        # Where options vary along several axes, the framework is taken by its name.
         names = [point.framework for point in points]
-        if len(_varying(np.array(names).reshape(lengths))) > 1:
+        self.given.discard(FRAMEWORK)
+        if len(varying_dims(np.array(names).reshape([len(axis) for axis in axes]))) > 1:
             names = [self.labels.get(FRAMEWORK, point.preset.framework) for point in points]
         self._set(FRAMEWORK, names, points, axes)
+        for name in dict.fromkeys(name for point in points for name in point.taken.labels):
+            words = [_said(point, name, self.folders) for point in points]
+            self._set(name, words, points, axes)
+        # The framework's options may be named nowhere; the loss is theirs.
+        losses = [load_framework(point.framework, self.folders).loss for point in points]
+        self._set("loss", losses, points, axes)
+        usual = usual_table()["memory"]
+        for name in dict.fromkeys(name for point in points for name in point.taken.modules):
+            values = [point.taken.modules.get(name, usual[name].value) for point in points]
+            self._set(name, values, points, axes)
 
     def software_at(self, labels: Mapping[str, object]) -> tuple[str, dict[str, Origin]]:
         """Return the framework with its options at one point, and constants that a preset sets."""
@@ -122,15 +96,6 @@ class PresetResolver(Resolver):
             for name, value in point.taken.numbers.items()
         }
         return point.framework, numbers
-
-    def _points(self, axes: Sequence[str]) -> Iterator[dict[str, object]]:
-        """Yield what a preset depends on, at each point of some axes."""
-        known = {axis.name: axis for axis in self.axes}
-        for point in product(*(range(len(known[name])) for name in axes)):
-            values = {**self.constants, **self.labels}
-            for name, index in zip(axes, point, strict=True):
-                values |= {key: column[index] for key, column in known[name].columns.items()}
-            yield values
 
     def _told(self, values: Mapping[str, Any]) -> Told:
         named = str(values.get("hardware", LABELS["hardware"].default))
@@ -149,50 +114,22 @@ class PresetResolver(Resolver):
         return told(str(values[PRESET]), run, framework, self.sweep.given, (), self.folders)
 
     def _set(
-        self, name: str, values: Sequence[Any], points: Sequence[Told], axes: Sequence[str]
+        self, name: str, values: Sequence[Any], points: Sequence[Told], axes: Sequence[Axis]
     ) -> None:
         """Give a label or quantity its values at the points of some axes."""
         if name in self.given:
             return
-        known = {axis.name: axis for axis in self.axes}
-        along = [known[axis] for axis in axes]
         origins = [
             Origin(value, SPECIFICATION, point.preset.words)
             for value, point in zip(values, points, strict=True)
         ]
-        if name in LABELS:
-            self._along_one(along, name, origins)
-        else:
-            table = np.array(values, dtype=np.float64).reshape([len(axis) for axis in along])
-            self._spread(name, table, along)
-            self.origins[name] = tuple(dict.fromkeys(origins))
-        self.given.add(name)
-
-    def _along_one(self, axes: Sequence[Axis], label: str, origins: Sequence[Origin]) -> None:
-        """Give a label its values along the one axis on which they vary."""
-        table = np.array([str(origin.value) for origin in origins]).reshape(
-            [len(axis) for axis in axes]
-        )
-        varying = _varying(table)
-        if len(varying) > 1:
+        varying = varying_dims(np.array(values).reshape([len(axis) for axis in axes]))
+        if name in LABELS and len(varying) > 1:
             names = ", ".join(axes[position].name for position in varying)
-            wrong = f"sets {label} by {names}, which are axes of their own"
-            refuse(PRESET, "..", wrong, f"{label}, too, or one axis with columns of these")
-        if not varying:
-            self.labels[label] = str(origins[0].value)
-            self.origins[label] = tuple(dict.fromkeys(origins))[:1]
-            return
-        indices = np.arange(table.size).reshape(table.shape)
-        index = tuple(slice(None) if position in varying else 0 for position in range(table.ndim))
-        self._along(
-            axes[varying[0]], label, [origins[number] for number in indices[index].tolist()]
-        )
-
-
-def _varying(table: NDArray[Any]) -> list[int]:
-    """Return along which of its dimensions a table varies."""
-    firsts = (np.take(table, [0], axis=axis) for axis in range(table.ndim))
-    return [index for index, first in enumerate(firsts) if np.any(table != first)]
+            wrong = f"sets {name} by {names}, which are axes of their own"
+            refuse(PRESET, "..", wrong, f"{name}, too, or one axis with columns of these")
+        known = {axis.name: axis for axis in self.axes}
+        self.give(name, origins, [known[axis.name] for axis in axes])
 
 
 def _said(point: Told, label: str, folders: Sequence[Path]) -> str:

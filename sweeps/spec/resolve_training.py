@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,10 @@ from overhead.completion import (
 )
 from overhead.labels import HIERARCHY, LABELS, OVERLAPS, SHARED, STEP_DEFAULTS
 from overhead.quantity import VOCABULARY
-from overhead.shipped import Usual, usual_table
+from overhead.shipped import usual_table
 from overhead.transformer import FURTHER_SHAPES, SHAPES
 from sweeps.errors import fault, of_each, refuse, tell_all
-from sweeps.origin import ASSUMED, UNKNOWN, Origin, assumed, once
+from sweeps.origin import UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import (
     load_framework,
@@ -62,23 +61,13 @@ class TrainingResolver(PresetResolver, Statement):
 
     def run(self) -> Resolved:
         """Return the sweep with all that follows."""
-        self.models: list[Model] = []
         self.frameworks: dict[str, Framework] = {}
         complete(self)
-        return Resolved(
-            tuple(self.axes),
-            self.constants,
-            self.labels,
-            self.origins,
-            tuple(self.machines),
-            self.fields,
-            tuple(self.models),
-            implied(self.given),
-        )
+        return self.resolved(implied(self.given))
 
     def label(self, name: str, value: str, why: str = DEFAULT) -> None:
         """Take a label's value, for a reason, unless it is known."""
-        self._label(name, assumed(value, why))
+        self.take(name, assumed(value, why))
 
     def exceeds(self, name: str, limit: float) -> bool:
         """Return whether a quantity is known and some of its values are above a limit."""
@@ -90,20 +79,15 @@ class TrainingResolver(PresetResolver, Statement):
 
     def same(self, name: str, other: str, why: str) -> None:
         """Take for a quantity what another one that is given is, unless it is known."""
-        axis = self._axis_of(other)
-        if axis is None:
-            super().number(name, Usual(self.constants[other], ASSUMED, why))
-        elif name not in self.given:
-            self._extend(axis, {name: axis.columns[other]})
-            self.given.add(name)
-            self.origins[name] = (assumed(None, why),)
+        if name not in self.given:
+            self._copy(other, name, why)
 
     def take_machine(self) -> None:
         """Take the machines' figures, what trains on them, and their network."""
         self.take_preset()
         unknown = unknown_settings(self.given)
         why = f"not given are {', '.join(unknown)}" if unknown else "all are given"
-        self._constant("unknown_settings", assumed(float(len(unknown)), why))
+        self.take("unknown_settings", assumed(float(len(unknown)), why))
         self.label("precision", LABELS["precision"].default)
         self._machines()
         self._own_fabric()
@@ -115,7 +99,7 @@ class TrainingResolver(PresetResolver, Statement):
         tell_all(self._beyond("power_limit", "power", "is more than the GPU takes"))
         for name, origin in usual_operation().items():
             if not follows(name, self.given):
-                self._constant(name, origin)
+                self.take(name, origin)
 
     def take_library(self) -> None:
         """Take how cards are shared, and what libraries' profiles say of the machines."""
@@ -132,7 +116,7 @@ class TrainingResolver(PresetResolver, Statement):
                     f"{origin.value} trains on {machine.name}" for machine, origin in pairs
                 )
                 refuse("framework", "not given", wrong, "one beside each machine")
-            self._label("framework", self._usual_framework(usual[0]))
+            self.take("framework", self._usual_framework(usual[0]))
         grids = [hardware for hardware in self.machines if hardware.torus_dimensions]
         if not {"topology", "nodes_per_pod"} & self.sweep.given and grids:
             self._own_topology(grids)
@@ -163,15 +147,15 @@ class TrainingResolver(PresetResolver, Statement):
         ]
         axis = self._axis_of("world_size")
         if all(len({origin.value for origin in row}) == 1 for row in each):
-            self._by_machine("topology", [row[0] for row in each])
+            known = {machine.name: row[0] for machine, row in zip(self.machines, each, strict=True)}
+            self._by_machine("topology", lambda machine: known[machine.name])
         elif axis is not None and len(self.machines) == 1:
             (machine,) = self.machines
             topologies = [self._network(machine, size) for size in axis.columns["world_size"]]
-            self._along(axis, "topology", topologies)
+            self.give("topology", topologies, [axis])
         else:
             wrong = "chips of some plans fit into a pod, or wrap around, and those of others don't"
             refuse("topology", "not given", wrong, "give one")
-        self.given.add("topology")
 
     def _worlds(self, axes: Sequence[Axis]) -> NDArray[np.float64]:
         """Return how many GPUs plans have, along some axes."""
@@ -182,18 +166,11 @@ class TrainingResolver(PresetResolver, Statement):
             gpus = gpus * _on_axes(axes, name, np.asarray(values))
         return gpus
 
-    def _label(self, name: str, origin: Origin) -> None:
-        if name not in self.given:
-            self.labels[name] = origin.value
-            self.origins[name] = (origin,)
-            self.given.add(name)
-
     # Labels.
 
     def _habits(self, name: str, part: str, other: Origin) -> list[Origin]:
         """Return what the software takes if the user says nothing: one, or along its axis."""
-        axis = self._axis_of("framework")
-        names = [self.labels["framework"]] if axis is None else map(str, axis.columns["framework"])
+        names = self._words("framework")
         loaded = [(framework, getattr(self._framework(framework), part)) for framework in names]
         habits = [
             habits_of[name].origin.of(framework) if name in habits_of else other
@@ -213,22 +190,13 @@ class TrainingResolver(PresetResolver, Statement):
 
     def habit(self, label: str, value: str) -> None:
         """Take a label as the software that trains has it, or else this value."""
-        origins, axis = self._habits(label, "choices", assumed(value)), self._axis_of("framework")
-        if label in self.given or axis is None:
-            self._label(label, origins[0])
-        else:
-            self._along(axis, label, origins)
-            self.given.add(label)
+        self._take_habit(label, "choices", assumed(value))
 
-    def _usual_number(self, name: str, other: Origin) -> None:
-        """Take a number of the plan as the software that trains has it, if it says."""
-        origins, axis = self._habits(name, "plan", other), self._axis_of("framework")
-        if name in self.given or axis is None:
-            self._constant(name, origins[0])
-        else:
-            self._spread(name, np.array([float(origin.value) for origin in origins]), [axis])
-            self.origins[name] = once(origins)
-            self.given.add(name)
+    def _take_habit(self, name: str, part: str, other: Origin) -> None:
+        """Take what the software that trains has of one of its tables, unless it is known."""
+        origins, axis = self._habits(name, part, other), self._axis_of("framework")
+        if name not in self.given:
+            self.give(name, origins, [] if axis is None else [axis])
 
     def check(self) -> None:
         """Refuse what can't be of labels and shapes, such as more of something than there is."""
@@ -264,9 +232,9 @@ class TrainingResolver(PresetResolver, Statement):
             self.models.append(model)
             # First, for it is what a user looks for among what wasn't given.
             if (length := model.published("sequence_length")) is not None:
-                self._constant("sequence_length", length)
+                self.take("sequence_length", length)
             for name, figure in model.figures.items():
-                self._constant(name, figure.origin.of(model.name))
+                self.take(name, figure.origin.of(model.name))
         else:
             self._bare()
 
@@ -322,7 +290,7 @@ class TrainingResolver(PresetResolver, Statement):
         for name, (value, why) in completed.items():
             # Formulas give what follows from other shapes.
             if name not in ("kv_heads", "head_size", "ffn_size"):
-                self._constant(name, assumed(value, why))
+                self.take(name, assumed(value, why))
 
     def _first(self, name: str) -> float | None:
         axis = self._axis_of(name)
@@ -343,8 +311,9 @@ class TrainingResolver(PresetResolver, Statement):
             why = "with experts, as Megatron-LM demands"
             self.origins["sequence_parallel"] = (assumed(None, why),)
         why = OF_EXPERTS if experts else "off"
-        self._usual_number("sequence_parallel", assumed(float(experts > 0), why))
-        self._usual_number("zero_stage", Origin(*usual_table()["training"]["zero_stage"]))
+        self._take_habit("sequence_parallel", "plan", assumed(float(experts > 0), why))
+        usual = Origin(*usual_table()["training"]["zero_stage"])
+        self._take_habit("zero_stage", "plan", usual)
 
     # Domains of many hosts.
 
@@ -388,9 +357,13 @@ class TrainingResolver(PresetResolver, Statement):
     def take_constants(self) -> None:
         """Give every constant, along the axes on which it depends."""
         self._domains()
-        axes = [axis for axis in self.axes if set(self._deciding()) & set(axis.columns)]
-        lengths = [len(axis) for axis in axes]
-        tables = [self._table(labels) for labels in self._combinations(axes)]
+        # What a preset sets depends on more.
+        deciding = (*DECIDING, *SUBJECTS) if "preset" in self.given else DECIDING
+        axes = [axis for axis in self.axes if not axis.columns.keys().isdisjoint(deciding)]
+        tables = [
+            self._table({name: str(word) for name, word in point.items()})
+            for point in self.points(axes, deciding)
+        ]
         usual = usual_table()
         models = {**usual["memory"], **usual["communication"], **usual["step"]}
         for name in dict.fromkeys(name for table in tables for name in table):
@@ -399,24 +372,9 @@ class TrainingResolver(PresetResolver, Statement):
             # What a framework doesn't state has the model's own default, if there is one.
             taken = models.get(name)
             other = Origin(np.nan, UNKNOWN) if taken is None else assumed(taken.value)
-            origins = [table.get(name, other) for table in tables]
-            values = np.array([origin.value for origin in origins])
-            self._spread(name, values.reshape(lengths), axes)
-            self.origins[name] = once(origins)
-            self.given.add(name)
-
-    def _deciding(self) -> tuple[str, ...]:
-        """Return on what the constants depend: what a preset sets, on more."""
-        return (*DECIDING, *SUBJECTS) if "preset" in self.given else DECIDING
-
-    def _combinations(self, axes: Sequence[Axis]) -> Iterator[dict[str, str]]:
-        deciding, known = self._deciding(), {**self.constants, **self.labels}
-        for point in product(*(range(len(axis)) for axis in axes)):
-            labels = {name: str(known[name]) for name in deciding if name in known}
-            for axis, index in zip(axes, point, strict=True):
-                shared = set(deciding) & set(axis.columns)
-                labels |= {name: str(axis.columns[name][index]) for name in shared}
-            yield labels
+            known = {axis.name: axis for axis in self.axes}
+            there = [known[axis.name] for axis in axes]
+            self.give(name, [table.get(name, other) for table in tables], there)
 
     def _table(self, labels: Mapping[str, str]) -> dict[str, Origin]:
         machine: Machine = next(

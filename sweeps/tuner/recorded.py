@@ -387,9 +387,7 @@ def write_workload(folder: Path, config: TPOverlapTunerConfig) -> str:
     texts = {
         WORKLOAD: (shipped("tuner") / WORKLOAD).read_text(encoding="utf-8"),
         "model.json": json.dumps(sizes, indent=1) + "\n",
-        "README.md": FACTS["recording"]
-        .lstrip()
-        .format(program=program, command=command, **first, **sizes),
+        "README.md": FACTS["recording"].format(program=program, command=command, **first, **sizes),
     }
     present = [name for name in texts if (folder / name).exists()]
     if present:
