@@ -540,12 +540,12 @@ class _Part:
             self.given["inter_inc"] = 1.0  # The run had it, whatever the machine has
         # Of another network than the machine's a fit says nothing.
         known = (*FABRIC, *SHARED, "inter_sendrecv_rate_ratio") if fabric != machine.fabric else ()
-        self.own = {name: self.given[name] for name in known}
+        self.fixed = {name: self.given[name] for name in known}
 
     def _each(
         self, values: Mapping[str, Any], free: Mapping[str, float] | None = None
     ) -> list[Evaluation]:
-        fixed = {name: value for name, value in self.own.items() if name not in (free or {})}
+        fixed = {name: value for name, value in self.fixed.items() if name not in (free or {})}
         return [
             Evaluation({**self.given, **values, **fixed}, self.labels, choice)
             for choice in self.choices

@@ -333,7 +333,7 @@ def _show_model(model: Model, seq_length: str | None) -> None:
     model_figures = {
         name: figure
         for name, figure in model.figures.items()
-        if (name in model.own and name not in NUMBERS) or name in {"kv_heads", "head_size"}
+        if (name in model.stated and name not in NUMBERS) or name in {"kv_heads", "head_size"}
     }
     width = max(map(len, (*model_figures, *PASS)))
     for name, figure in model_figures.items():

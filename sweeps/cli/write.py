@@ -55,7 +55,7 @@ class Output:
         self.ends: TextIO = self.notes  # Where it says which files there are, after the answer
         self.wanted = bool(given["output"] or given["plot"])  # Whether there is a file to write
         self.contracts = [
-            read_contract(text, own=reduction_units) for text in given.get("asserts", ())
+            read_contract(text, further=reduction_units) for text in given.get("asserts", ())
         ]
         faults = list(self._idle())
         if Path(given["output"] or "").suffix in OTHERS:

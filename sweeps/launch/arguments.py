@@ -74,7 +74,7 @@ class Settings:
     def _add(self, setting: Setting) -> None:
         first = self.by_name.get(setting.name)
         if first is not None and str(first.value).lower() != str(setting.value).lower():
-            origins = f"{first.place}, and {setting.place}"
+            origins = f"{first.location}, and {setting.location}"
             self.reading.faults.append(
                 f"{origins}: {setting.shown} is given twice, {first.value} and {setting.value}; "
                 "remove one"
@@ -121,7 +121,7 @@ class Settings:
         if setting is not None and str(setting.value) != override.text:
             self.reading.notes.append(
                 f"{override.flag} {override.text} rules over {setting.shown} {setting.value} "
-                f"({setting.place})"
+                f"({setting.location})"
             )
         return override.number
 

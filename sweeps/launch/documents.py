@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweeps.errors import InputError, reject
-from sweeps.launch.setting import Place, Setting
+from sweeps.launch.setting import Location, Setting
 
 DEEPEST = 50
 
@@ -27,7 +27,9 @@ def toml_settings(text: str, file: str) -> list[Setting]:
             table = head[1].replace('"', "").strip() + "."
         elif key := re.match(r"\s*([\w.\"-]+)\s*=", line):
             lines.setdefault(f"{table}{key[1]}".replace('"', ""), number)
-    return [Setting(name, value, Place(file, lines.get(name, 0))) for name, value in flat(content)]
+    return [
+        Setting(name, value, Location(file, lines.get(name, 0))) for name, value in flat(content)
+    ]
 
 
 def json_settings(text: str, file: str) -> list[Setting]:
@@ -40,7 +42,7 @@ def json_settings(text: str, file: str) -> list[Setting]:
         at = text.find(key, offset)
         offset = at if at >= 0 else offset
         line = text.count("\n", 0, at) + 1 if at >= 0 else 0
-        settings.append(Setting(name, value, Place(file, line)))
+        settings.append(Setting(name, value, Location(file, line)))
     return settings
 
 
@@ -87,7 +89,7 @@ def yaml_settings(text: str, file: str) -> list[Setting]:
     lines = dict(_yaml_lines(node, "", 0))
     values = dict(flat(content))
     return [
-        Setting(name, interpolated(name, value, values), Place(file, lines.get(name, 0)))
+        Setting(name, interpolated(name, value, values), Location(file, lines.get(name, 0)))
         for name, value in values.items()
     ]
 

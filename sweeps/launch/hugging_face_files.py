@@ -17,7 +17,7 @@ from sweeps.launch.arguments import FALSE, Override, Settings
 from sweeps.launch.documents import json_settings, yaml_settings
 from sweeps.launch.launcher import Launch
 from sweeps.launch.named_files import beside, text_of
-from sweeps.launch.setting import Place, Reading, Setting
+from sweeps.launch.setting import Location, Reading, Setting
 from sweeps.launch.shell import Script
 
 TRAINING, ACCELERATE, ZERO, MODEL = "training", "accelerate", "deepspeed", "model"
@@ -114,7 +114,7 @@ def take_model(settings: Settings, parts: Parts) -> None:
                 f"{name}: a model's configuration; give it as a .json file"
             )
         elif "model" not in settings.overrides:
-            setting = Setting("config.json", str(part.path), Place(name))
+            setting = Setting("config.json", str(part.path), Location(name))
             settings.reading.take("model", str(part.path), setting)
 
 
@@ -157,7 +157,7 @@ def read_training(fsdp: Settings, script: Script | None, path: Path, parts: Part
                 zero.by_name[name] = zero_setting
         zero.by_name.setdefault(
             "train_micro_batch_size_per_gpu",
-            Setting("train_micro_batch_size_per_gpu", 8, Place(reading.file)),
+            Setting("train_micro_batch_size_per_gpu", 8, Location(reading.file)),
         )
         zero.by_name.pop("train_batch_size", None)
         for name in ("global_batch_size", "training_tokens"):
@@ -245,7 +245,9 @@ def _zero(
     if script is not None and named in script.documents:
         text, line = script.documents[named]
         return [
-            replace(json_setting, place=Place(path.name, line + json_setting.place.line - 1))
+            replace(
+                json_setting, location=Location(path.name, line + json_setting.location.line - 1)
+            )
             for json_setting in json_settings(text, f"{path.name}: {named}")
         ]
     known = beside(path, named)
@@ -268,7 +270,7 @@ def accelerate_of(launch: Launch, path: Path, reading: Reading, parts: Parts) ->
     if given or word is None:
         more = given
     elif (known := beside(path, word.text)) is None:
-        setting = Setting("--config_file", word.text, Place(path.name, word.line))
+        setting = Setting("--config_file", word.text, Location(path.name, word.line))
         reading.fault(
             setting, word.text, "isn't there, nor beside the file; give it by a second --from"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sweeps.launch.setting import Place, Setting
+from sweeps.launch.setting import Location, Setting
 from sweeps.launch.shell import Script, Word
 from sweeps.launch.terms import terms_of
 
@@ -27,11 +27,9 @@ class Launch:
 
 def launches(script: Script, file: str) -> list[Launch]:
     """Return the commands that run a Python program, the one with the most options first."""
-    launches_found = [
-        launch for command in script.commands if (launch := _launch(command, script, file))
-    ]
+    commands = [launch for command in script.commands if (launch := _launch(command, script, file))]
     return sorted(
-        launches_found, key=lambda launch: -sum(word.text.startswith("--") for word in launch.words)
+        commands, key=lambda launch: -sum(word.text.startswith("--") for word in launch.words)
     )
 
 
@@ -64,7 +62,7 @@ def _launch(command: Sequence[Word], script: Script, file: str) -> Launch | None
     for name in known["environment"].get(program, ()):
         text = script.environment.get(name, "")
         if _counts(text):
-            setting = Setting(name, text, Place(file))
+            setting = Setting(name, text, Location(file))
             nodes = setting if name == "NNODES" else nodes
             each = setting if name != "NNODES" else each
     if each and not every:
@@ -105,7 +103,7 @@ def _number(options: Mapping[str, Word], names: Sequence[str], file: str) -> Set
         # An elastic launcher is given the least and the most.
         text = word.text.rpartition(":")[2] if word else ""
         if word and _counts(text):
-            return Setting(name, text, Place(file, word.line))
+            return Setting(name, text, Location(file, word.line))
     return None
 
 
@@ -113,7 +111,7 @@ def _batch(script: Script, file: str, *names: str) -> Setting | None:
     """Return the first of what Slurm's comments ask for that counts nodes or processes."""
     known = (name for name in names if _counts(script.batch.get(name, "")))
     name = next(known, None)
-    return Setting(f"#SBATCH --{name}", script.batch[name], Place(file)) if name else None
+    return Setting(f"#SBATCH --{name}", script.batch[name], Location(file)) if name else None
 
 
 def _counts(text: str) -> bool:

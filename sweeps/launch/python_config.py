@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweeps.errors import InputError, reject
-from sweeps.launch.setting import Place, Setting
+from sweeps.launch.setting import Location, Setting
 from sweeps.launch.shell import calculated
 
 DEEPEST = 20
@@ -38,7 +38,7 @@ class Calls:
         except (SyntaxError, ValueError, RecursionError) as error:
             line = getattr(error, "lineno", None)
             words = getattr(error, "msg", "can't be read")
-            reject(Place(file, line or 0), f"isn't Python: {words}")
+            reject(Location(file, line or 0), f"isn't Python: {words}")
         self.functions = {
             function.name: function
             for function in module.body
@@ -212,4 +212,4 @@ def _flat(tree: Tree, file: str, prefix: str = "") -> Iterator[Setting]:
         if isinstance(value, dict):
             yield from _flat(value, file, f"{prefix}{name}.")
         else:
-            yield Setting(f"{prefix}{name}", value.value, Place(file, value.line))
+            yield Setting(f"{prefix}{name}", value.value, Location(file, value.line))

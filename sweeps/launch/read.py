@@ -33,7 +33,7 @@ from sweeps.launch.hugging_face_files import (
 from sweeps.launch.launcher import Launch, launches
 from sweeps.launch.named_files import beside, text_of
 from sweeps.launch.python_config import Calls
-from sweeps.launch.setting import Place, Reading, Setting
+from sweeps.launch.setting import Location, Reading, Setting
 from sweeps.launch.shell import Script, Word, read_script
 from sweeps.launch.terms import MEGATRON, keys_of
 from sweeps.spec.files import is_file
@@ -179,7 +179,7 @@ def _of_job(launch: Launch, script: Script, path: Path, overrides: Overrides) ->
         return None
     known = beside(path, name) if name else None
     if name and known is None:
-        setting = named or Setting("CONFIG_FILE", name, Place(path.name))
+        setting = named or Setting("CONFIG_FILE", name, Location(path.name))
         reject(setting, f"{name} isn't there, nor beside the file")
     world, more = launch.world_size, dict(overrides)
     if world is not None and "world_size" not in overrides:
@@ -258,7 +258,7 @@ def _of_shell(text: str, path: Path, overrides: Overrides, parts: Parts) -> Read
     _tell_holes(launch, script, reading, file)
     added = [word for word in script.conditional if word.text.startswith("--")]
     if added:
-        location, names = Place(file, added[0].line), few([word.text for word in added])
+        location, names = Location(file, added[0].line), few([word.text for word in added])
         reading.notes.append(f"{location}: added only if a condition holds, so skipped: {names}")
     return reading
 
@@ -269,7 +269,7 @@ def _tell_holes(launch: Launch, script: Script, reading: Reading, file: str) -> 
     for last, word in zip(before, launch.words, strict=False):
         if word.is_hole and (not last.startswith("--") or "=" in last):
             why = script.unknown.get(word.holes[0], "it has no value")
-            reading.notes.append(f"{Place(file, word.line)}: {word} is skipped: {why}")
+            reading.notes.append(f"{Location(file, word.line)}: {word} is skipped: {why}")
 
 
 def _of_command(
@@ -315,7 +315,7 @@ def assigned(words: Sequence[Word], file: str) -> Iterator[Setting]:
     """Yield what a command is given as ``name=value``, as MaxText and NeMo take it."""
     for word in words:
         if match := re.fullmatch(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", word.text, re.DOTALL):
-            yield Setting(match[1], typed(match[2]), Place(file, word.line))
+            yield Setting(match[1], typed(match[2]), Location(file, word.line))
 
 
 def _of_pairs(

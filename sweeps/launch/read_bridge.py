@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from math import isnan
 
 from sweeps.launch.arguments import Settings
-from sweeps.launch.setting import Place, Reading, Setting
+from sweeps.launch.setting import Location, Reading, Setting
 from sweeps.launch.terms import MEGATRON, keys_of, terms_of
 
 FORMAT = "Megatron-Bridge YAML"
@@ -35,20 +35,20 @@ def arguments_of(settings: list[Setting], reading: Reading) -> Iterator[Setting]
             reading.no_cost.append(setting.name)
         elif field in words["opposite"]:
             if setting.value is False:
-                yield Setting(words["opposite"][field], "true", setting.place, setting.name)
+                yield Setting(words["opposite"][field], "true", setting.location, setting.name)
         elif setting.value is None or setting.value is False:
             continue
         else:
             flag = words["renamed"].get(field, f"--{field.replace('_', '-')}")
             name = flag if flag in known else setting.name
-            yield Setting(name, _text(setting), setting.place, setting.name)
+            yield Setting(name, _text(setting), setting.location, setting.name)
     yield from _implied(names, settings, reading)
 
 
 def _implied(names: set[str], settings: list[Setting], reading: Reading) -> Iterator[Setting]:
     """Yield what a recipe's fields say without an argument's name, and what recipes start from."""
-    nowhere = Place(reading.file)
-    where = {setting.name: setting.place for setting in settings}
+    nowhere = Location(reading.file)
+    where = {setting.name: setting.location for setting in settings}
     if "model.num_query_groups" in names:
         key = "model.num_query_groups"
         yield Setting("--group-query-attention", "true", where[key], key)
@@ -81,7 +81,7 @@ def _mixed(setting: Setting, reading: Reading) -> Iterator[Setting]:
     extra = (*("--bf16",) * ("--fp16" not in known), *("--fp8-format hybrid",) * low)
     for argument in dict.fromkeys((*known, *extra)):
         name, _, value = argument.partition(" ")
-        yield Setting(name, value or "true", setting.place, setting.name)
+        yield Setting(name, value or "true", setting.location, setting.name)
 
 
 def _text(setting: Setting) -> str:

@@ -12,7 +12,7 @@ from math import isnan, nan
 from pathlib import Path
 
 from sweeps.launch.arguments import FALSE, Settings, arguments
-from sweeps.launch.setting import Place, Setting
+from sweeps.launch.setting import Location, Setting
 from sweeps.launch.shell import Word
 from sweeps.launch.terms import keys_of, terms_of
 
@@ -43,7 +43,7 @@ def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
     """Yield a command line's arguments, without hyphens."""
     for flag, values, line in arguments(words):
         name = flag[2:].replace("-", "_")
-        yield Setting(name, " ".join(values) or "true", Place(file, line))
+        yield Setting(name, " ".join(values) or "true", Location(file, line))
 
 
 def read_training(settings: Settings, *, zero: bool) -> None:
@@ -234,10 +234,10 @@ def zero_of_accelerate(settings: Settings) -> list[Setting]:
     for name, path in ZERO.items():
         setting = settings.find(prefix + name)
         if setting is not None:
-            settings_read.append(Setting(path, setting.value, setting.place, setting.shown))
+            settings_read.append(Setting(path, setting.value, setting.location, setting.shown))
     if f"{prefix}zero_stage" not in settings.by_name:
         settings.reading.defaults.append("ZeRO 2")
-        location = Place(settings.reading.file)
+        location = Location(settings.reading.file)
         settings_read.append(Setting("zero_optimization.stage", 2, location, "distributed_type"))
     return settings_read
 
@@ -245,7 +245,7 @@ def zero_of_accelerate(settings: Settings) -> list[Setting]:
 def launcher_settings(options: Mapping[str, Word], file: str) -> Iterator[Setting]:
     """Yield what Accelerate's launcher is given, as its configuration file has it."""
     for flag, word in options.items():
-        name, location = flag.lstrip("-").replace("-", "_"), Place(file, word.line)
+        name, location = flag.lstrip("-").replace("-", "_"), Location(file, word.line)
         if name in ("use_fsdp", "use_deepspeed"):
             yield Setting("distributed_type", name[4:].upper(), location, flag)
         elif name.startswith("fsdp_"):

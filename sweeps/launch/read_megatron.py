@@ -14,7 +14,7 @@ from math import isfinite, isnan, nan
 from overhead.memory.quantities import MODULES
 from sweeps.launch.arguments import Settings, arguments
 from sweeps.launch.read_megatron_model import read_model
-from sweeps.launch.setting import Place, Setting
+from sweeps.launch.setting import Location, Setting
 from sweeps.launch.shell import Word
 from sweeps.launch.terms import MEGATRON, keys_of, terms_of
 from sweeps.spec.catalog import load_framework
@@ -31,7 +31,7 @@ def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
         name = starts[0] if flag not in known and len(starts) == 1 else flag
         # Nothing follows an argument that takes no value.
         value = "true" if name in known and not known[name].value else " ".join(values)
-        yield Setting(name, value, Place(file, line))
+        yield Setting(name, value, Location(file, line))
 
 
 def read_arguments(settings: Settings, world_size: float | None, *, padded: bool = True) -> None:
@@ -92,7 +92,7 @@ def _experts(settings: Settings, degrees: Mapping[str, float]) -> None:
         settings.take("dispatcher", "all_to_all", "--moe-token-dispatcher-type")
     elif degrees["ep"] > 1.0 and "dispatcher" not in settings.overrides:
         setting = settings.find("--moe-token-dispatcher-type")
-        where = setting.place if setting else Place(settings.reading.file)
+        where = setting.location if setting else Location(settings.reading.file)
         settings.reading.faults.append(
             f"{where}: --moe-token-dispatcher-type {kind}: isn't modelled (Megatron-LM's default "
             "where it isn't given); give --dispatcher all_to_all for what is nearest"
@@ -383,9 +383,9 @@ def _recompute(settings: Settings) -> None:
         chosen = re.findall(r"\w+", settings.text("--recompute-modules", default="core_attn"))
         settings.take("recompute", "selective", *names)
         for module in MODULES:
-            chosen_one = float(module in chosen)
+            chosen_flag = float(module in chosen)
             settings.take(
-                f"recompute_{module}", chosen_one, "--recompute-modules", why="core_attn alone"
+                f"recompute_{module}", chosen_flag, "--recompute-modules", why="core_attn alone"
             )
         return
     method = settings.text("--recompute-method")

@@ -14,7 +14,7 @@ from math import nan
 from sweeps.launch.arguments import Settings, arguments
 from sweeps.launch.documents import typed
 from sweeps.launch.python_config import CALLED, FROM, PLACE
-from sweeps.launch.setting import Place, Setting
+from sweeps.launch.setting import Location, Setting
 from sweeps.launch.shell import Word
 from sweeps.launch.terms import keys_of, terms_of
 from sweeps.spec.catalog import load_model
@@ -45,7 +45,7 @@ def settings_of(words: Sequence[Word], file: str) -> Iterator[Setting]:
         no = re.match(r"((?:\w+\.)*)no_(\w+)$", name)
         spelling = f"{no[1]}{no[2]}" if no and not values else name
         value = typed(" ".join(values)) if values else not no
-        yield Setting(spelling, value, Place(file, line), f"--{name}")
+        yield Setting(spelling, value, Location(file, line), f"--{name}")
 
 
 def read_job(settings: Settings, generation: Generation) -> None:
@@ -77,7 +77,7 @@ def _model(settings: Settings) -> float:
         setting = settings.find("model.flavor", "model.name")
         wrong = f"{kind} {flavor or 'debugmodel'} is no model of the catalogue"
         more = f"; of {kind} it has {', '.join(known)}" if known else ""
-        location = setting.place if setting else settings.reading.file
+        location = setting.location if setting else settings.reading.file
         settings.reading.faults.append(f"{location}: model.flavor: {wrong}{more}; give --model")
         return nan
     settings.take("model", name, "model.flavor", "model.name")
@@ -342,11 +342,11 @@ def of_python(settings: list[Setting]) -> Iterator[Setting]:
         last = setting.name.rpartition(".")[2]
         text = str(setting.value)
         if setting.name == f"model_spec.{FROM}":
-            yield Setting("model.name", text.rpartition(".")[2], setting.place)
+            yield Setting("model.name", text.rpartition(".")[2], setting.location)
         elif setting.name in (f"model_spec.{PLACE}0", "model_spec.flavor"):
-            yield Setting("model.flavor", text, setting.place)
+            yield Setting("model.flavor", text, setting.location)
         elif setting.name == "model_spec.attn_backend":
-            yield Setting("model.attn_backend", text, setting.place)
+            yield Setting("model.attn_backend", text, setting.location)
         elif setting.name == "model_spec.converters":
             converters = terms_of(KEYS)["converters"].items()
             kinds = [
@@ -355,14 +355,14 @@ def of_python(settings: list[Setting]) -> Iterator[Setting]:
                 for start, named in converters
                 if str(called).startswith(start)
             ]
-            yield Setting("model.converters", kinds, setting.place)
+            yield Setting("model.converters", kinds, setting.location)
         elif setting.name == f"activation_checkpoint.{CALLED}":
             mode = terms_of(KEYS)["activation_checkpoint"].get(text.partition(".")[0], text)
-            yield Setting("activation_checkpoint.mode", mode, setting.place)
+            yield Setting("activation_checkpoint.mode", mode, setting.location)
         elif setting.name == f"loss.{CALLED}":
             if text.startswith(CHUNKED) and "loss.num_chunks" not in {
                 entry.name for entry in settings
             }:
-                yield Setting("loss.num_chunks", 8, setting.place)
+                yield Setting("loss.num_chunks", 8, setting.location)
         elif last not in (CALLED, FROM) and not last.startswith(PLACE):
             yield setting

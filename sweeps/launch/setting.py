@@ -13,7 +13,7 @@ LONGEST = 60  # characters of a value in a message
 
 
 @frozen(slots=True)
-class Place:
+class Location:
     """Where something stands."""
 
     file: str
@@ -29,7 +29,7 @@ class Setting:
 
     name: str  # As the file has it
     value: Any  # Text of a command line; of other files what their format makes of it
-    place: Place
+    location: Location
     label: str = ""  # What the file calls it, where it is read under another name
 
     @property
@@ -38,7 +38,7 @@ class Setting:
         return self.label or self.name
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.shown}"
+        return f"{self.location}: {self.shown}"
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class Reading:
 
     def note_read(self, setting: Setting) -> None:
         """Count a setting as read, of its file."""
-        names = self.by_file.setdefault(setting.place.file, [])
+        names = self.by_file.setdefault(setting.location.file, [])
         if setting.shown not in names:
             names.append(setting.shown)
         if setting.shown not in self.read:

@@ -40,7 +40,7 @@ class Cutter:
 
     def __init__(self, text: Text) -> None:
         self.text = text
-        self.place = 0
+        self.position = 0
         self.statement = Statement()
         self.word: Text = []
         self.quote = ""  # The quotes around what is read
@@ -50,7 +50,7 @@ class Cutter:
 
     def __iter__(self) -> Iterator[Statement]:
         """Yield the statements."""
-        while self.place < len(self.text):
+        while self.position < len(self.text):
             if self._step():
                 yield self._ended()
         self._end()
@@ -58,12 +58,12 @@ class Cutter:
             yield self._ended()
 
     def _sign(self, ahead: int = 0) -> str:
-        offset = self.place + ahead
+        offset = self.position + ahead
         return self.text[offset][0] if offset < len(self.text) else ""
 
     def _keep(self, count: int = 1) -> None:
-        self.word += self.text[self.place : self.place + count]
-        self.place += count
+        self.word += self.text[self.position : self.position + count]
+        self.position += count
 
     def _end(self) -> None:
         """End a word."""
@@ -99,7 +99,7 @@ class Cutter:
             self._redirect(sign)
         elif sign in " \t\r":
             self._end()
-            self.place += 1
+            self.position += 1
         elif sign in ";\n|&":
             return self._parted(sign)
         else:
@@ -118,7 +118,7 @@ class Cutter:
             return here
         here = not (self.deep or self.word or self.statement.words or self.redirected)
         self.shells += here
-        self.place += here
+        self.position += here
         return here
 
     def _escaped(self) -> None:
@@ -128,7 +128,7 @@ class Cutter:
             return
         if not self.quote and not self.deep:
             self._end()
-        self.place += 2
+        self.position += 2
 
     def _redirect(self, sign: str) -> None:
         """Read where output goes or input comes from: no word of the command."""
@@ -136,12 +136,12 @@ class Cutter:
             self.word = []
         self._end()
         while self._sign() in ("<", ">", "|"):
-            self.place += 1
+            self.position += 1
         number = re.match(r"&(\d+|-)", self._sign() + self._sign(1))
         if number:  # a copy of another one, such as 2>&1
-            self.place += number.end()
+            self.position += number.end()
             return
-        self.place += self._sign() == "&"
+        self.position += self._sign() == "&"
         self.redirected = sign
 
     def _begins(self) -> bool:
@@ -149,42 +149,42 @@ class Cutter:
         return not self.word or (self.deep > 0 and self.word[-1][0] in " \t\n(")
 
     def _skip_line(self) -> None:
-        while self.place < len(self.text) and self._sign() != "\n":
-            self.place += 1
+        while self.position < len(self.text) and self._sign() != "\n":
+            self.position += 1
 
     def _heredoc(self) -> None:
-        line = self.text[self.place][1]
-        rest = "".join(sign for sign, number in self.text[self.place :][:200] if number == line)
+        line = self.text[self.position][1]
+        rest = "".join(sign for sign, number in self.text[self.position :][:200] if number == line)
         match = _HEREDOC.match(rest)
         if match is None:
             self._keep()
             return
         self.statement.mark, self.statement.quoted = match[2], bool(match[1])
-        self.place += match.end()
+        self.position += match.end()
 
     def _parted(self, sign: str) -> bool:
         """End a statement at one of the signs that part them."""
         self._end()
         if sign == ">" or (sign == "&" and self._sign(1) == ">"):
-            self.place += 1
+            self.position += 1
             return False
         self.redirected = ""
-        self.place += sign == ")"
-        while self.place < len(self.text) and self._sign() in ";|&\n":
-            self.place += 1
-            if self.text[self.place - 1][0] == "\n":
+        self.position += sign == ")"
+        while self.position < len(self.text) and self._sign() in ";|&\n":
+            self.position += 1
+            if self.text[self.position - 1][0] == "\n":
                 break
-        if self.statement.mark and self.text[self.place - 1][0] == "\n":
+        if self.statement.mark and self.text[self.position - 1][0] == "\n":
             self._document()
         return bool(self.statement.words)
 
     def _document(self) -> None:
         """Take the here-document's lines."""
-        while self.place < len(self.text):
-            start = self.place
+        while self.position < len(self.text):
+            start = self.position
             self._skip_line()
-            line = self.text[start : self.place]
-            self.place += 1
+            line = self.text[start : self.position]
+            self.position += 1
             if plain(line).strip() == self.statement.mark:
                 return
             self.statement.body += [*line, ("\n", line[0][1] if line else 0)]

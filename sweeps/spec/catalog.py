@@ -240,7 +240,7 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
         if not is_file(config):
             refuse("model", text, "no such file", "the path of a config.json, or a catalog name")
         return read_config(config)
-    name = text if text.endswith(".toml") else _own_name(text, folders)
+    name = text if text.endswith(".toml") else _catalogue_name(text, folders)
     path = find_spec("models", name, folders)
     from sweeps.spec.model import read_model
 
@@ -249,7 +249,7 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
     return replace(model, note=f"{text}: has the shapes of {name}, by its name") if other else model
 
 
-def _own_name(name: str, folders: Sequence[StrPath]) -> str:
+def _catalogue_name(name: str, folders: Sequence[StrPath]) -> str:
     """Return the catalogue's name of a model, whose name may be a release's on Hugging Face."""
     named = Path(name).name == name
     if named and has_spec("models", name, folders):
@@ -267,9 +267,9 @@ def _own_name(name: str, folders: Sequence[StrPath]) -> str:
         ]
     from sweeps.spec.releases import release_of
 
-    own_name = release_of(name, known)
-    if own_name is not None or named:
-        return own_name or name
+    known_name = release_of(name, known)
+    if known_name is not None or named:
+        return known_name or name
     wrong = "no such file or folder, and not in the catalog"
     near = nearest(name, [alias for names in known.values() for alias in names], shown=6)
     raise InputError(fault("model", name, wrong, f"{near}; or give the path of its config.json"))

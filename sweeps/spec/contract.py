@@ -24,18 +24,18 @@ class Contract(NamedTuple):
 
 
 def read_contract(
-    text: str, field: str = "--assert", own: Mapping[str, str] | None = None
+    text: str, field: str = "--assert", further: Mapping[str, str] | None = None
 ) -> Contract:
-    """Read an assertion, such as ``step_time < 8 s``, of a quantity or an own name with a unit."""
+    """Read an assertion, such as ``step_time < 8 s``, of a quantity or another with a unit."""
     match = _CONTRACT.fullmatch(text)
     if match is None:
         allowed = "a quantity, <, <=, > or >=, and a value: 'step_time < 8 s'"
         refuse(field, text, "can't be read", allowed)
     name = match["name"]
-    if name not in VOCABULARY and name not in (own or {}):
-        near = nearest(name, (*(own or {}), *VOCABULARY), shown=0)
+    if name not in VOCABULARY and name not in (further or {}):
+        near = nearest(name, (*(further or {}), *VOCABULARY), shown=0)
         usual = "such as step_time, peak_memory, mfu, time or busbw"
         refuse(field, text, f"unknown quantity {name}", usual if near.startswith("known") else near)
-    units = (own or {}).get(name) or VOCABULARY[name].units
+    units = (further or {}).get(name) or VOCABULARY[name].units
     value = parse_quantity(match["value"].strip(), units, field=field, bare_is_si=False)
     return Contract(text.strip(), name, match["sign"], value, units)

@@ -102,7 +102,7 @@ class Framework:
     path: Path  # Its file
     # By quantity: `host_launch_time`, `tp_overlap`, ..  What the file doesn't state is the rule's
     figures: Mapping[str, Figure]
-    own: frozenset[str] = frozenset()  # The quantities that the file states
+    stated: frozenset[str] = frozenset()  # The quantities that the file states
     # Labels that hold if the user gives no others
     choices: Mapping[str, Choice] = field(default_factory=dict)
     # The recipe of bytes a parameter for each precision that the file states
@@ -162,7 +162,7 @@ class Framework:
                 options,
                 name=f"{options.name}+{name}",
                 figures={**options.figures, **part.figures},
-                own=options.own | part.own,
+                stated=options.stated | part.stated,
                 choices={**options.choices, **part.choices},
                 precisions={**options.precisions, **part.precisions},
                 plan={**options.plan, **part.plan},
@@ -261,7 +261,7 @@ class _FrameworkFile(FigureReader):
             summary=summary,
             path=self.path,
             figures=figures,
-            own=frozenset(figures),
+            stated=frozenset(figures),
             choices=self._choices(f"{prefix}labels", _LABELS),
             precisions=self._choices(f"{prefix}recipes", _RECIPES),
             plan=self.read_figures(f"{prefix}plan", ENTRIES["plan"]),

@@ -105,7 +105,7 @@ def read_config(path: Path) -> Model:
         source=f"{path}",
         hugging_face=(),
         figures=figures,
-        own=frozenset(figures_stated),
+        stated=frozenset(figures_stated),
         labels=attention_label(figures),
         note="; ".join(part.rstrip(".") for part in (assumed, seeing) if part),
     )

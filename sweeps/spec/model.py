@@ -58,7 +58,7 @@ class Model:
     # By quantity, in the vocabulary's order: all shapes, those that weren't stated among them; or
     # ``parameters`` alone
     figures: Mapping[str, Figure]
-    own: frozenset[str]  # The quantities that its file states; the others are defaults
+    stated: frozenset[str]  # The quantities that its file states; the others are defaults
     # ``attention``: ``mha`` (heads of their own, grouped or not) or ``mla`` (latent); none for a
     # bare count
     labels: Mapping[str, str]
@@ -328,7 +328,7 @@ class _ModelFile(FigureReader):
             source=source,
             hugging_face=self._names(),
             figures=figures,
-            own=frozenset(stated),
+            stated=frozenset(stated),
             labels=attention_label(figures) if whole else {},
             trained=self._trained(),
         )

@@ -26,8 +26,8 @@ _MEANT = {
     if present_name not in GPUS and name != present_name
 }
 _FORMER_OF: dict[str, list[str]] = {}
-for _former, _own in FORMER.items():
-    _FORMER_OF.setdefault(_own, []).append(_former)
+for _former, _present in FORMER.items():
+    _FORMER_OF.setdefault(_present, []).append(_former)
 OTHER_NAMES = (*sorted(_OF_GPUS), *_MEANT)
 
 

@@ -218,11 +218,11 @@ class Profile:
             raise InputError(needs(machine.name, what, location))
         for name in CONSTANTS:
             origins.setdefault(name, self._absent(name, machine))
-        origins |= {n: o for n, o in self._own(machine).items() if n != ISSUE}
+        origins |= {n: o for n, o in self._measured(machine).items() if n != ISSUE}
         origins |= _wiring(machine)
         return origins
 
-    def _own(self, machine: Machine) -> dict[str, Origin]:
+    def _measured(self, machine: Machine) -> dict[str, Origin]:
         """Return the constants that a machine's file has in place of this profile's."""
         if machine.profile != self.name:
             return {}
@@ -243,7 +243,7 @@ class Profile:
 
     def issue(self, environment: str, machine: Machine) -> Origin:
         """Return what the host takes to issue an operation."""
-        if environment in OWN_HOSTS and ISSUE in (constants := self._own(machine)):
+        if environment in OWN_HOSTS and ISSUE in (constants := self._measured(machine)):
             return constants[ISSUE]
         if environment not in SLOW_HOSTS:
             return assumed(0.0, "the host is ahead of the GPU")

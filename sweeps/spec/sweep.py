@@ -126,13 +126,13 @@ class Sweep:
     def _part(self, left: Container[str], renamed: Mapping[str, str]) -> Sweep:
         """Return what is given without some names, and with others for some."""
 
-        def own(given: Mapping[str, object]) -> dict[str, Any]:
+        def kept(given: Mapping[str, object]) -> dict[str, Any]:
             names = {name: renamed.get(name, name) for name in given}
             return {names[name]: value for name, value in given.items() if names[name] not in left}
 
-        axes, constants = [], own(self.constants)
+        axes, constants = [], kept(self.constants)
         for axis in self.axes:
-            columns = own(axis.columns)
+            columns = kept(axis.columns)
             alone = columns.keys() <= {*renamed.values()} and len(columns) < len(axis.columns)
             if alone and all((values == values[0]).all() for values in columns.values()):
                 # Plans of one number of GPUs are no axis of it.
@@ -144,7 +144,7 @@ class Sweep:
             quantities=(),
             axes=tuple(axes),
             constants=constants,
-            labels=own(self.labels),
+            labels=kept(self.labels),
             reductions=(),
             figures=(),
             asserts=(),

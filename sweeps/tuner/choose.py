@@ -87,8 +87,8 @@ class _Layers:
         if not results:
             return None
         if self.objective == "ratio":
-            most = max(float(r.own.ratio) for r in results)
-            results = [r for r in results if float(r.own.ratio) >= most * (1.0 - TOLERANCE)]
+            most = max(float(r.layer_pass.ratio) for r in results)
+            results = [r for r in results if float(r.layer_pass.ratio) >= most * (1.0 - TOLERANCE)]
         by_case = {r.case: r for r in results}
         return by_case[best_of({case: r.e2e for case, r in by_case.items()}, ALIKE)]
 
@@ -318,7 +318,7 @@ def recommend(choices: Iterable[Choice], threshold: float) -> list[Recommendatio
     for choice in choices:
         for layer, result in choice.layers.items():
             base = choice.baselines.get(result.case.operator)
-            ratio = float(result.own.ratio) if base is None else choice.ratio(layer)
+            ratio = float(result.layer_pass.ratio) if base is None else choice.ratio(layer)
             if base is None:
                 sentences.append(
                     Recommendation(result.case, ratio, math.nan, math.nan, False, NO_BASELINE)
@@ -410,10 +410,10 @@ class Scaling:
 
 def scale(times: Mapping[str, Mapping[int, float]], tolerance: float) -> Scaling:
     """Find which sizes are efficient."""
-    return Scaling(tolerance, {name: _one(time, tolerance) for name, time in times.items()})
+    return Scaling(tolerance, {name: _scaling_of(time, tolerance) for name, time in times.items()})
 
 
-def _one(times: Mapping[int, float], tolerance: float) -> OperatorScaling:
+def _scaling_of(times: Mapping[int, float], tolerance: float) -> OperatorScaling:
     known = dict(sorted(times.items()))
     if 1 not in known:
         return OperatorScaling(None, known, {}, {})

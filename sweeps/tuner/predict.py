@@ -151,17 +151,17 @@ def _of_machine(
 ) -> dict[str, Origin]:
     """Return rates that long work reaches: the best by the share that is sustained."""
 
-    def own(name: str) -> Origin:
+    def figure(name: str) -> Origin:
         return machine.figures[name].origin.of(machine.name)
 
     def link(name: str) -> Origin:
-        best = own(name)
+        best = figure(name)
         return best.derived(best.value * part.value, f"; times {part.value:g} ({part.text})")
 
     bandwidth = link("intra_bandwidth")
     figures = {
         "bandwidth": bandwidth,
-        "latency": own("intra_latency"),
+        "latency": figure("intra_latency"),
         "launch_time": constants["matmul_min_time"],
         "activation_bytes": constants["activation_bytes"],
         "matmul_input_bytes": constants["matmul_input_bytes"],
@@ -170,7 +170,7 @@ def _of_machine(
         "layers": assumed(1.0, "products by themselves, none of a layer left in 16 bits"),
     }
     if "sms" in machine.figures:
-        figures["sms"] = own("sms")
+        figures["sms"] = figure("sms")
     if machine.scale_up_kind == "fully_connected":
         figures["link_bandwidth"] = link("intra_link_bandwidth")
     single = figures.get("link_bandwidth", bandwidth)
@@ -210,7 +210,7 @@ def best_count(
     """
     known: dict[int, float] = {}
 
-    def of(count: int) -> float:
+    def time_of(count: int) -> float:
         if count not in known:
             known[count] = time(count)
         return known[count]
@@ -218,12 +218,12 @@ def best_count(
     low, high = least, most
     while low < high:
         middle = (low + high) // 2
-        if of(middle) <= of(middle + 1) * (1.0 + tolerance):
+        if time_of(middle) <= time_of(middle + 1) * (1.0 + tolerance):
             high = middle
         else:
             low = middle + 1
     # With noise the search can have gone astray: what was seen and is better, is better.
-    best = min(known.values(), default=of(low))
+    best = min(known.values(), default=time_of(low))
     return min(count for count, seconds in known.items() if seconds <= best * (1.0 + tolerance))
 
 
@@ -310,7 +310,7 @@ class CaseTimes:
         return float(forward.e2e + backward.e2e)
 
     @property
-    def own(self) -> PassTimes:
+    def layer_pass(self) -> PassTimes:
         """The pass in which the case's phase is."""
         return self.passes[self.case.phase != "fprop"]
 

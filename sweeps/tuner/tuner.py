@@ -556,7 +556,7 @@ class TPOverlapTuner:
         grid = set(known)
         noise = MEASURED_TOLERANCE if config.command else 0.0
 
-        def of(count: int) -> float:
+        def time_with(count: int) -> float:
             if count not in known:
                 (case_times,) = time([replace(case, num_sm=count)])
                 known[count] = replace(case_times, refined=True)
@@ -565,13 +565,13 @@ class TPOverlapTuner:
 
         times = [(count, result.e2e) for count, result in known.items()]
         low, high = bracket(times, config.min_num_sm, config.max_num_sm)
-        best = best_count(of, low, high, max(noise, 1e-9))
+        best = best_count(time_with, low, high, max(noise, 1e-9))
         # Of numbers that are as good the least.
         enough = min(result.e2e for result in known.values() if result.done) * (1.0 + ALIKE)
         low = config.min_num_sm
         while low < best:
             middle = (low + best) // 2
-            low, best = (low, middle) if of(middle) <= enough else (middle + 1, best)
+            low, best = (low, middle) if time_with(middle) <= enough else (middle + 1, best)
         return [result for count, result in known.items() if count not in grid]
 
     def _bound(self, choice: Choice) -> Iterator[str]:

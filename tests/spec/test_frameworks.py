@@ -59,12 +59,12 @@ def test_every_shipped_file_is_tested_here() -> None:
 def test_everything_says_where_it_comes_from(framework: Framework) -> None:
     assert framework.title
     assert framework.summary
-    assert set(OWN) <= framework.own
+    assert set(OWN) <= framework.stated
     for part in (framework, *framework.options.values()):
         assert part.summary
         figures: list[tuple[str, Figure]] = [*part.figures.items(), *part.plan.items()]
         choices: list[tuple[str, Choice]] = [*part.choices.items(), *part.precisions.items()]
-        given_names = part.own | set(part.plan) | {name for name, _ in choices}
+        given_names = part.stated | set(part.plan) | {name for name, _ in choices}
         every: list[tuple[str, Figure | Choice]] = [*figures, *choices]
         for name, one in every:
             assert one.kind in ORIGINS, name
@@ -108,9 +108,9 @@ def test_the_host_of_2022_is_what_small_models_show() -> None:
 def test_what_a_file_does_not_state_is_the_rule_s(tmp_path: Path) -> None:
     framework = load(tmp_path, 'title = "Bare"')
     assert dict(framework.figures) == FRAMEWORK_RULE
-    assert not framework.own
+    assert not framework.stated
     assert framework.labels == {}
-    assert load(tmp_path, GOOD).own == {"host_launch_time", "tp_overlap"}
+    assert load(tmp_path, GOOD).stated == {"host_launch_time", "tp_overlap"}
 
 
 def test_options_replace_what_they_name(tmp_path: Path) -> None:

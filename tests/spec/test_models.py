@@ -75,14 +75,14 @@ def test_a_shipped_model(name: str) -> None:
     assert model.kind in ORIGINS
     assert " @" in model.source
     hybrid = HYBRID_SHAPES if "linear_layers" in model.shapes else ()
-    values = {*model.own, "index_layers"} if "index_heads" in model.own else model.own
+    values = {*model.stated, "index_layers"} if "index_heads" in model.stated else model.stated
     further = (name for name in FURTHER_SHAPES[len(HYBRID_SHAPES) :] if name in values)
     assert tuple(model.shapes) == (*SHAPES, *hybrid, *further)
     assert model.labels == {"attention": "mla" if name in LATENT_ATTENTION else "mha"}
     for shape, figure in model.figures.items():
-        assert figure.source == (model.source if shape in model.own else figure.source)
+        assert figure.source == (model.source if shape in model.stated else figure.source)
         assert figure.units == VOCABULARY[shape].units
-        assert (figure.kind == "assumed") == (shape not in model.own)
+        assert (figure.kind == "assumed") == (shape not in model.stated)
     # What a catalogue shows can be had of every model.
     assert model.quantity("causal_model_flops", sequence_length=4096, global_batch_size=2) > 0
 
@@ -163,7 +163,7 @@ def test_the_smallest_model() -> None:
     assert model.figures["head_size"].source == "not stated: hidden_size/heads"
     assert model.figures["layers"].source == "this test"
     assert model.shapes["moe_layer_frequency"] == 1
-    assert sum(value for name, value in model.shapes.items() if name not in model.own) == 7
+    assert sum(value for name, value in model.shapes.items() if name not in model.stated) == 7
     # Layers of 4*64 + 3*8*16 + 16, two tables of 80 and a norm.
     assert model.quantity("parameters") == 2 * (256 + 384 + 16) + 168
 
