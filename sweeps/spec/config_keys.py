@@ -15,6 +15,7 @@ from typing import Any
 from overhead.model.order import MOST, numbers_of
 from overhead.quantity import VOCABULARY
 from sweeps.spec.fields import Figure, FigureReader
+from sweeps.spec.files import shared_toml, shipped
 from sweeps.spec.model import shape_value
 
 MISSING = "is missing; every {} model has one"
@@ -224,8 +225,54 @@ def place_windows(config: Config, windowed: int, why: str) -> None:
         )
 
 
-def place_linear(config: Config, linear: list[bool], why: str, letter: str = "L") -> bool:
+Chosen = tuple[list[int], str]  # Some layers, from 0, and why these
+
+
+def layer_rules() -> Mapping[str, Mapping[str, Any]]:
+    """Return the rules of which layers have something, by what and by name."""
+    rules: Mapping[str, Mapping[str, Any]] = shared_toml(shipped("configs") / "layers.toml")
+    return rules
+
+
+def chosen_layers(config: Config, rule: Mapping[str, Any]) -> Chosen | None:
+    """Return which layers a rule of ``layers.toml`` chooses; nothing where a key is at fault."""
+    every = range(int(config.value("layers")))
+    for key in rule.get("names", ()):
+        if types := config.names(key):
+            return [layer for layer, name in enumerate(types) if name in rule["are"]], key
+    if listed := config.places(rule.get("listed", "")):
+        return sorted({layer for layer in listed if layer in every}), rule["listed"]
+    unlisted = config.places(rule.get("unlisted", ""))
+    if unlisted is not None:
+        return [layer for layer in every if layer not in unlisted], rule["unlisted"]
+    if rule.get("otherwise") == "none":
+        return [], rule["why"]
+    but = config.places(rule.get("but", "")) or []
+    first, last = _number(config, rule, "first", 0), _number(config, rule, "last", -1, least=-1)
+    step = _number(config, rule, "step", 1, least=1)
+    offset = _number(config, rule, "offset", (step or 1) - 1)
+    if first is None or last is None or offset is None or not step:
+        return None
+    inside = every[first:] if last < 0 else every[first : last + 1]
+    others = rule.get("others", False)
+    layers = [layer for layer in inside if (layer % step == offset) != others and layer not in but]
+    return layers, rule["but"] if but else rule["why"]
+
+
+def _number(
+    config: Config, rule: Mapping[str, Any], name: str, usual: int, *, least: int = 0
+) -> int | None:
+    stated = rule.get(name, usual)
+    if not isinstance(stated, str):
+        return int(stated)
+    key, _, default = stated.partition(":")
+    return config.count(key, int(default) if default else None, least=least)
+
+
+def place_linear(config: Config, chosen: Chosen, letter: str = "L") -> bool:
     """Say which layers have linear attention; nothing is to be said of it where none has."""
+    layers, why = chosen
+    linear = [layer in layers for layer in range(int(config.value("layers")))]
     if not any(linear):
         return False
     config.set("linear_layers", float(sum(linear)), why)

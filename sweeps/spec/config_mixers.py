@@ -7,7 +7,7 @@ numbers; their state's FLOPs and bytes count as of the nearest of both.
 
 from __future__ import annotations
 
-from sweeps.spec.config_keys import NONE, Config, place_linear
+from sweeps.spec.config_keys import NONE, Config, chosen_layers, layer_rules, place_linear
 
 HEADS = (
     "linear_key_heads",
@@ -58,14 +58,8 @@ def _stated(config: Config, width: float, further: float, numbers: float, why: s
 
 def full_interval(config: Config) -> None:
     """Read a gated delta net in all layers but every few, or in those that are named."""
-    types, layers = config.names("layer_types"), int(config.value("layers"))
-    if types is not None:
-        linear, why = [kind == "linear_attention" for kind in types], "layer_types"
-    else:
-        every = config.count("full_attention_interval", 4, least=1) or 1
-        linear = [layer % every != 0 for layer in range(1, layers + 1)]
-        why = "full_attention_interval, 4 where it isn't given"
-    if not place_linear(config, linear, why):
+    chosen = chosen_layers(config, layer_rules()["linear"]["full_interval"])
+    if chosen is not None and not place_linear(config, chosen):
         config.drop(*HEADS)
 
 
@@ -76,8 +70,8 @@ def kimi_layers(config: Config) -> None:
     if not isinstance(layers, list):
         config.faults.append(f"{config.path}: linear_attn_config: is missing or no table")
         return
-    numbers = range(1, int(config.value("layers")) + 1)
-    place_linear(config, [layer in layers for layer in numbers], "linear_attn_config: kda_layers")
+    numbers = [layer for layer in range(int(config.value("layers"))) if layer + 1 in layers]
+    place_linear(config, (numbers, "linear_attn_config: kda_layers"))
     table = "linear_attn_config"
     keys = ("num_heads", "num_heads", "head_dim", "head_dim", "short_conv_kernel_size")
     for shape, key in zip(HEADS, keys, strict=True):
@@ -97,17 +91,14 @@ def kimi_delta(config: Config) -> None:
 
 def lightning(config: Config) -> None:
     """Read MiniMax's lightning attention, with an output gate and a norm over all heads."""
-    types, letters = config.names("layer_types"), config.content.get("attn_type_list")
-    layers, why = int(config.value("layers")), "layer_types"
-    if types is not None:
-        linear = [kind == "linear_attention" for kind in types]
-    elif isinstance(letters, list) and len(letters) == layers:
-        linear, why = [kind == 0 for kind in letters], "attn_type_list"
-    else:
-        linear, why = [layer % 2 == 1 for layer in range(layers)], "every second layer"
+    chosen = chosen_layers(config, layer_rules()["linear"]["lightning"])
+    letters = config.content.get("attn_type_list")
+    listed = isinstance(letters, list) and len(letters) == config.value("layers")
+    if listed and "layer_types" not in config.content:
+        chosen = [layer for layer, kind in enumerate(letters) if kind == 0], "attn_type_list"
     heads = config.value("heads")
     size = config.value("head_size") or config.value("hidden_size") / max(heads, 1.0)
-    if place_linear(config, linear, why):
+    if chosen is not None and place_linear(config, chosen):
         _sizes(config, heads, heads, size, size, 0.0, why="heads and head_dim")
         inner = heads * size
         _stated(config, 4.0 * inner, 0.0, inner, "every minimax model")
@@ -115,17 +106,10 @@ def lightning(config: Config) -> None:
 
 def mamba2_layers(config: Config) -> None:
     """Read Mamba-2 in all layers, or in those that aren't attention's."""
-    layers = int(config.value("layers"))
-    types = config.names("layer_types") or config.names("layers_block_type")
-    attention = config.places("attn_layer_indices")
-    if types is not None:
-        linear, why = [kind in ("mamba", "linear_attention") for kind in types], "layer_types"
-    else:
-        indices = set(attention or ())
-        linear, why = [layer not in indices for layer in range(layers)], "attn_layer_indices"
+    chosen = chosen_layers(config, layer_rules()["linear"]["mamba2"])
     if config.value("parallel_mixers"):
-        config.set("linear_layers", float(layers), "every layer has both")
-    elif not place_linear(config, linear, why, "M"):
+        config.set("linear_layers", config.value("layers"), "every layer has both")
+    elif chosen is None or not place_linear(config, chosen, "M"):
         return
     mamba2(config)
 
@@ -164,12 +148,12 @@ def mamba2(config: Config) -> None:
 def mamba1_layers(config: Config) -> None:
     """Read Mamba-1 in all layers, or in those that aren't attention's."""
     layers, hidden = int(config.value("layers")), config.value("hidden_size")
-    linear, why = [True] * layers, "every layer"
+    chosen = [*range(layers)], "every layer"
     if "attn_layer_period" in config.content or config.model_type == "jamba":
         every = config.count("attn_layer_period", 8, least=1) or 1
         first = config.count("attn_layer_offset", 4)
-        linear, why = [layer % every != first for layer in range(layers)], "attn_layer_period"
-    if not place_linear(config, linear, why, "M"):
+        chosen = [layer for layer in chosen[0] if layer % every != first], "attn_layer_period"
+    if not place_linear(config, chosen, "M"):
         return
     expand = config.count("mamba_expand|expand", 2, least=1)
     state = config.count("mamba_d_state|state_size", 16, least=1)
@@ -200,8 +184,8 @@ def recurrent_layers(config: Config) -> None:
     if not isinstance(kinds, list) or not kinds:
         config.refuse("block_types", "is not a list of layers' kinds", "recurrent and attention")
         return
-    linear = [kinds[layer % len(kinds)] == "recurrent" for layer in range(layers)]
-    if not place_linear(config, linear, "block_types"):
+    linear = [layer for layer in range(layers) if kinds[layer % len(kinds)] == "recurrent"]
+    if not place_linear(config, (linear, "block_types")):
         return
     width = float(config.count("lru_width", int(hidden), least=1) or 1)
     kernel = config.count("conv1d_width", 4, least=1) or 1
@@ -213,14 +197,9 @@ def recurrent_layers(config: Config) -> None:
 
 def convolved_layers(config: Config) -> None:
     """Read LFM2's layers with a short convolution between two gates."""
-    types, attention = config.names("layer_types"), config.places("full_attn_idxs")
-    layers, hidden = int(config.value("layers")), config.value("hidden_size")
-    if types is not None:
-        linear, why = [kind == "conv" for kind in types], "layer_types"
-    else:
-        indices = set(range(layers) if attention is None else attention)
-        linear, why = [layer not in indices for layer in range(layers)], "full_attn_idxs"
-    if not place_linear(config, linear, why):
+    hidden = config.value("hidden_size")
+    chosen = chosen_layers(config, layer_rules()["linear"]["convolved"])
+    if chosen is None or not place_linear(config, chosen):
         return
     kernel = config.count("conv_L_cache", 3, least=1) or 1
     bias = config.flag("conv_bias")

@@ -6,12 +6,20 @@ its kind are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from sweeps.spec import config_mixers
-from sweeps.spec.config_keys import NONE, Config, place_mixtures, place_windows
+from sweeps.spec.config_keys import (
+    NONE,
+    Config,
+    chosen_layers,
+    layer_rules,
+    place_mixtures,
+    place_windows,
+)
 
-WINDOWED = {"sliding_attention", "chunked_attention"}
 PERIODS = "sliding_window_pattern|_sliding_window_pattern|global_attn_every_n_layers"
 
 # DeepSeek-V4's kinds of layers: tokens a key where an indexer selects, and where all are taken.
@@ -23,11 +31,16 @@ INDEXED_STRIDE, POOLED_STRIDE = 4.0, 128.0
 
 def layer_types(config: Config) -> bool:
     """Read windows from the kinds of layers, if these are listed."""
-    types = config.names("layer_types")
-    if types is None:
+    if config.names("layer_types") is None:
         return False
-    place_windows(config, sum(kind in WINDOWED for kind in types), "layer_types")
+    _windows(config, layer_rules()["windows"]["layer_types"])
     return True
+
+
+def _windows(config: Config, rule: Mapping[str, Any]) -> None:
+    chosen = chosen_layers(config, rule)
+    if chosen is not None:
+        place_windows(config, len(chosen[0]), chosen[1])
 
 
 def switched_window(config: Config) -> None:
@@ -79,7 +92,6 @@ def periodic_window(config: Config) -> None:
 def chunks(config: Config) -> None:
     """Read attention within chunks, which counts as a window, in all layers but some."""
     config.take("sliding_window", "attention_chunk_size:8192")
-    layers = int(config.value("layers"))
     if config.content.get("attention_chunk_size", NONE) is None:
         config.set("sliding_window", 0.0, "attention_chunk_size = null")
     elif layer_types(config):
@@ -87,8 +99,7 @@ def chunks(config: Config) -> None:
     elif rotated := config.places("no_rope_layers"):
         place_windows(config, sum(map(bool, rotated)), "no_rope_layers")
     else:
-        every = config.count("no_rope_layer_interval", 4, least=1)
-        place_windows(config, layers - layers // (every or 1), "no_rope_layer_interval")
+        _windows(config, layer_rules()["windows"]["no_rope"])
 
 
 def local_attention(config: Config) -> None:
@@ -108,76 +119,15 @@ def local_attention(config: Config) -> None:
 # Mixtures of experts.
 
 
-def sparse_step(config: Config) -> None:
-    """Read every which layer has experts, and which of them hasn't."""
-    dense = config.places("mlp_only_layers") or []
-    step = config.count("decoder_sparse_step", 1, least=1)
-    indices = range(int(config.value("layers")))
-    if step:
-        routed = [layer for layer in indices if (layer + 1) % step == 0 and layer not in dense]
-        place_mixtures(config, routed, "mlp_only_layers" if dense else "decoder_sparse_step")
-
-
-def leading_dense(config: Config) -> None:
-    """Read how many layers lead that have no experts, and every which has them behind these."""
-    key = "first_k_dense_replace"
-    if "dense_layers" in config.figures:
-        dense: int | None = int(config.value("dense_layers"))
-    else:
-        dense = config.count(key)
-    step = config.count("moe_layer_freq", 1, least=1)
-    if dense is not None and step:
-        indices = range(min(dense, int(config.value("layers"))), int(config.value("layers")))
-        place_mixtures(config, [layer for layer in indices if layer % step == 0], key)
-
-
-def listed_mlps(config: Config) -> None:
-    """Read which layers are dense from a list; the first is where there is none."""
-    types, layers = config.names("mlp_layer_types"), int(config.value("layers"))
-    if types is not None:
-        routed = [index for index, kind in enumerate(types) if kind == "sparse"]
-        place_mixtures(config, routed, "mlp_layer_types")
-    else:
-        place_mixtures(config, list(range(1, layers)), "the first layer is dense")
-
-
-def ernie_mixtures(config: Config) -> None:
-    """Read between which layers every few have experts."""
-    layers = int(config.value("layers"))
-    first = config.count("moe_layer_start_index", 1)
-    last = config.count("moe_layer_end_index", -1, least=-1)
-    step = config.count("moe_layer_interval", 1, least=1)
-    if first is not None and last is not None and step:
-        last = layers - 1 if last < 0 else min(last, layers - 1)
-        routed = [layer for layer in range(first, last + 1) if (layer + 1) % step == 0]
-        place_mixtures(config, routed, "moe_layer_start_index to moe_layer_end_index")
-
-
-def llama4_mixtures(config: Config) -> None:
-    """Read which layers have experts, by a list or every which."""
-    layers, listed = int(config.value("layers")), config.places("moe_layers")
-    if listed:
-        routed = sorted({layer for layer in listed if 0 <= layer < layers})
-        place_mixtures(config, routed, "moe_layers")
-    elif step := config.count("interleave_moe_layer_step", 1, least=1):
-        routed = list(range(step - 1, layers, step))
-        place_mixtures(config, routed, "interleave_moe_layer_step")
-
-
-def jamba_mixtures(config: Config) -> None:
-    """Read every which layer has experts, from which one on."""
-    every = config.count("expert_layer_period", 2, least=1)
-    first = config.count("expert_layer_offset", 1)
-    if every and first is not None:
-        routed = [p for p in range(int(config.value("layers"))) if p % every == first]
-        some = config.value("experts") > 1.0
-        place_mixtures(config, routed if some else [], "expert_layer_period")
-
-
-def experts_or_none(config: Config) -> None:
-    """Read a mixture in all layers, or a dense model where there are no experts."""
-    layers = range(int(config.value("layers")))
-    place_mixtures(config, list(layers) if config.value("experts") else [], "num_local_experts")
+def mixtures(config: Config, name: str) -> None:
+    """Read which layers have experts, as a rule of that name says."""
+    rule = layer_rules()["mixtures"][name]
+    if "dense_layers" in config.figures and name == "leading_dense":
+        rule = {**rule, "first": config.value("dense_layers")}
+    chosen = chosen_layers(config, rule)
+    if chosen is not None:
+        some = config.value("experts") >= rule.get("least_experts", 0.0)
+        place_mixtures(config, chosen[0] if some else [], chosen[1])
 
 
 def groups(config: Config) -> None:
@@ -337,13 +287,6 @@ RULES: dict[str, Callable[[Config], object]] = {
         periodic_window,
         chunks,
         local_attention,
-        sparse_step,
-        leading_dense,
-        listed_mlps,
-        ernie_mixtures,
-        llama4_mixtures,
-        jamba_mixtures,
-        experts_or_none,
         groups,
         balanced_router,
         indexed_layers,
@@ -362,4 +305,4 @@ RULES: dict[str, Callable[[Config], object]] = {
         adjusted_ffn,
         *config_mixers.RULES,
     )
-}
+} | {name: partial(mixtures, name=name) for name in layer_rules()["mixtures"]}
