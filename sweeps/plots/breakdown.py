@@ -1,8 +1,9 @@
-"""What a training step's memory, time and communication are made of: a stack for each plan."""
+"""Bars of a sweep: parts of a step's memory, time and communication, and any variables stacked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,16 @@ from sweeps.plots.declare import Bars, are_plans, select, with_options
 from sweeps.plots.frame import Sheet
 from sweeps.plots.marks import heading, joined, panels_of, sheet_of, short_name, status_bits
 from sweeps.plots.save import save
-from sweeps.plots.schema import STEP_TOTAL, Figure, known_parts, labelled, stacked, total_of
-from sweeps.plots.stacks import Stacks, draw_stacks, refuse_mixed_units
+from sweeps.plots.schema import (
+    BREAKDOWNS,
+    STEP_TOTAL,
+    Figure,
+    known_parts,
+    labelled,
+    stacked,
+    total_of,
+)
+from sweeps.plots.stacks import Stacks, draw_stacks
 from sweeps.plots.style import (
     canonical,
     number,
@@ -46,38 +55,68 @@ _TITLES = {
     "volume": "Bytes sent per GPU and step",
     "energy": "Communication energy per step",
 }
+_QUANTITIES = {"s": "time", "byte": "bytes", "J": "energy", "W": "power"}
 
 
-def draw_breakdown(figure: Figure, view: View) -> Canvas:
-    """Draw a figure of kind ``memory``, ``step_parts`` or ``communication``."""
+def draw_bars(figure: Figure, view: View) -> Canvas:
+    """Draw a figure of kind ``bars``, ``memory``, ``step_parts`` or ``communication``."""
     panels = panels_of(figure, view)
     bars = select(figure, view, [figure["panels"]] if len(panels) > 1 else [])
-    stacks = _stacks(figure, view, panels, bars)
-    memory = "Peak memory" if figure["parts"][0].startswith("peak_") else "Memory"
-    of = figure.options.get("of") if figure.kind == "communication" else figure.kind
-    title = _TITLES[str(of)].format(memory=memory)
-    along = bars.dims if not are_plans(view, bars.dims) else ["plan"]
-    by = ", by " + joined([display.axis(dim) or dim for dim in along]) if bars.dims else ""
-    title += "" if bars.said else by
-    if len(figure["parts"]) == 1 and figure.kind != "communication":
-        title = heading(view, figure["parts"][0], [] if bars.said else along[: len(bars.dims)])
+    if figure.kind == "bars" and len(bars.dims) > 1:
+        # Two dimensions are a product with holes: what has no value in any panel isn't a bar.
+        every = [np.isfinite(bars.values(view, part)).any(axis=0) for part in figure["parts"]]
+        bars = replace(bars, cells=bars.cells[np.any(every, axis=0)])
+    stacks, notes = _stacks(figure, view, panels, bars)
+    title = _title(figure, view, bars, stacks.quantity)
     if bars.said:
         figure = with_options(figure, title=f"{figure['title'] or title} ({bars.said})")
-    return draw_stacks(stacks, sheet_of(figure, view, title, stacks.notes, panels))
+    return draw_stacks(stacks, sheet_of(figure, view, title, notes, panels))
 
 
-def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks:
-    units = refuse_mixed_units(figure.where, view, figure["parts"])
+def _title(figure: Figure, view: View, bars: Bars, quantity: str) -> str:
+    along = ["plan"] if are_plans(view, bars.dims) else bars.dims
+    along = [] if bars.said else along[: len(bars.dims)]
+    if figure.kind != "communication" and len(figure["parts"]) == 1:
+        return heading(view, figure["parts"][0], along)
+    if figure.kind == "bars" and quantity == "time":
+        return heading(view, "time", along)
+    memory = "Peak memory" if figure["parts"][0].startswith("peak_") else "Memory"
+    of = figure["of"] if figure.kind == "communication" else figure.kind
+    title = _TITLES.get(of, f"{quantity} by part").format(memory=memory)
+    by = joined([display.axis(dim) or dim for dim in along])
+    return f"{title}, by {by}" if along else title
+
+
+def _unit(figure: Figure, view: View, names: Sequence[str]) -> str:
+    """Return the unit of variables that are stacked."""
+    units = {view.units(name) for name in names}
+    if len(units) > 1:
+        text = ", ".join(f"{name} ({view.units(name)})" for name in names)
+        wrong = "different units can't be stacked; parts of one unit"
+        message = f"{figure.where}.parts = '{text}': {wrong}"
+        raise InputError(message)
+    return units.pop()
+
+
+def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> tuple[Stacks, list[str]]:
+    """Return what is drawn, and what to note of it."""
+    units = _unit(figure, view, figure["parts"])
     there = {*map(str, view.dataset.variables)}
-    usual = known_parts(figure.kind, there, figure.options.get("of") or "time")
-    chosen = tuple(figure["parts"]) != usual
+    measure = figure.options.get("of") or "time"
+    known = known_parts(figure.kind, there, measure) if figure.kind in BREAKDOWNS else ()
+    chosen = tuple(figure["parts"]) != known
     parts = stacked(figure.kind, figure["parts"], chosen=chosen)
     every = {name: bars.values(view, name) for part in parts for name in part.variables}
     values = np.stack(
         [np.sum([every[name] for name in part.variables], axis=0) for part in parts], axis=1
     )
-    labels = labelled(parts, {name: view.attrs(name) for name in every})
     colours = [part.colour for part in parts]
+    labels = labelled(parts, {name: view.attrs(name) for name in every})
+    quantity = "memory" if figure.kind == "memory" else measure
+    if figure.kind == "bars":
+        labels = [short_name(view, name) for name in every]
+        first, *others = {label.split()[0].lower() for label in labels}
+        quantity = first if not others else _QUANTITIES.get(units, "total")
     rest = _rest(figure, view, bars, values.sum(axis=1), units)
     notes = [*bars.notes, *_notes(figure, view, rest, chosen=chosen)]
     if len(parts) > 1 and not chosen and np.any(rest > 0):
@@ -93,26 +132,24 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> Stacks
     kept = [part for part in range(len(labels)) if np.any(np.nan_to_num(values[:, part]))]
     kept = kept or [0]
     limits, limit = _limits(figure, view, bars, units)
-    total = "memory" if figure.kind == "memory" else figure.options.get("of") or "time"
     missing = ~np.isfinite(values.sum(axis=1))
     halted = _halted(figure, view, bars)
-    return Stacks(
+    stacks = Stacks(
         panels,
         cell_names(view.dataset, bars.dims, bars.places(view)),
         [sentence(labels[part]) for part in kept],
         # Parts that are nothing anywhere are left out; those without a value aren't.
         np.where(missing[:, None], np.nan, values[:, kept]),
         units,
-        notes,
-        limits,
-        limit,
-        quantity=total,
+        quantity=quantity,
         colours=tuple(colours[part] for part in kept),
-        striped=True,
+        capacity=limits,
+        limit=limit,
         bar_notes=_bar_notes(figure, view, bars, halted),
-        alarm=halted & ~missing,
         missing=_reasons(view, bars, missing),
+        alarm=halted & ~missing,
     )
+    return stacks, notes
 
 
 def _few(
@@ -168,7 +205,7 @@ def _rest(
     """Return what the parts leave of their total: nothing where that isn't in the file."""
     name = total_of(figure.kind, figure["parts"], figure.options.get("of") or "time")
     nothing = np.zeros_like(sums)
-    if name not in view.dataset or view.units(name) != units:
+    if figure.kind == "bars" or name not in view.dataset or view.units(name) != units:
         return nothing
     if not {str(dim) for dim in view.dataset[name].dims} <= {*bars.panel_dims, *bars.dims}:
         return nothing
@@ -218,7 +255,8 @@ def _halted(figure: Figure, view: View, bars: Bars) -> NDArray[np.bool_]:
     """
     known = {*bars.panel_dims, *bars.dims}
     total = view.dataset.get(STEP_TOTAL)
-    if figure.kind == "memory" or total is None or not {str(dim) for dim in total.dims} <= known:
+    own = figure.kind in ("memory", "bars")
+    if own or total is None or not {str(dim) for dim in total.dims} <= known:
         return np.zeros(bars.values(view, figure["parts"][0]).shape, dtype=np.bool_)
     return ~np.isfinite(bars.values(view, STEP_TOTAL))
 

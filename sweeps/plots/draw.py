@@ -239,14 +239,12 @@ def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
         from sweeps.plots.best import draw_best as draw_kind
     elif figure.kind == "measured":
         from sweeps.plots.measured import draw_measured as draw_kind
-    elif figure.kind == "bars":
-        from sweeps.plots.stacks import draw_bars as draw_kind
     elif figure.kind == "tornado":
         from sweeps.plots.stacks import draw_tornado as draw_kind
     elif figure.kind == "best_plans":
         from sweeps.plots.best_plans import draw_best_plans as draw_kind
-    elif figure.kind in BREAKDOWNS:
-        from sweeps.plots.breakdown import draw_breakdown as draw_kind
+    elif figure.kind in (*BREAKDOWNS, "bars"):
+        from sweeps.plots.breakdown import draw_bars as draw_kind
     else:
         from sweeps.plots.curves import draw_curves as draw_kind
     return draw_kind(figure, view)

@@ -1,9 +1,9 @@
-"""Predictions beside measurements, and their ratio below."""
+"""Measurements beside predictions: curves, clouds and bands of normal, with their ratio below."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import InputError
-from sweeps.plots.curves import Line, lines_of, pick, stroke
+from sweeps.plots.curves import lines_of, pick, stroke
 from sweeps.plots.data import View
 from sweeps.plots.frame import (
     Axis,
+    Frame,
     Legend,
     Sample,
     Sheet,
@@ -46,7 +47,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-_STRIP = 0.85  # inches of the panel with the ratio
+Floats = NDArray[np.float64]
+
+MOST_CURVES = 6  # of a panel
+_STRIP = 0.9  # inches of the panel with the ratio
 _WIDEST = 11.0  # ratios beyond it, and beyond its inverse, stand at the edge
 _RATIO_ROOM = 0.2  # inches that a tick of the ratio's axis takes
 _RATIOS = (
@@ -55,8 +59,8 @@ _RATIOS = (
     (0.1, 0.5, 1.0, 2.0, 10.0),
     (0.1, 1.0, 10.0),
 )
-_WITHIN: dict[str, object] = {"facecolor": BAND, "edgecolor": BOUND, "linewidth": 0.5}
-_MEASURED: Look = {
+_WITHIN: Look = {"facecolor": BAND, "edgecolor": BOUND, "linewidth": 0.5}
+_POINT: Look = {
     "linestyle": "none",
     "marker": "o",
     "markersize": 5,
@@ -65,9 +69,30 @@ _MEASURED: Look = {
 }
 
 
-def _ratio_axis(
-    label: str, ratio: NDArray[np.float64], inches: float, least: float, most: float = _WIDEST
-) -> Axis:
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Measurements and the line that predicts them."""
+
+    label: str  # What it is called
+    x: Floats
+    measured: Floats
+    predicted: Floats
+    # Of a line that was fitted: what is predicted without the fit, and the ends of its band
+    profile: Floats | None = None
+    low: Floats | None = None
+    high: Floats | None = None
+    odd: NDArray[np.bool_] | None = None  # Which measurements fall out
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """What is compared in one panel."""
+
+    name: str
+    curves: Sequence[Curve]
+
+
+def _ratio_axis(words: str, ratio: Floats, inches: float, least: float, most: float) -> Axis:
     """Return the axis of a ratio: as far as it goes each way, at least and at most to a factor."""
     size = np.log(ratio)
     low, high = (
@@ -77,15 +102,14 @@ def _ratio_axis(
     every = [[mark for mark in marks if ends[0] <= mark <= ends[1]] for marks in _RATIOS]
     marks = next((some for some in every if len(some) <= inches / _RATIO_ROOM), every[-1])
     ticks = Ticks(tuple(marks), tuple(number(mark) for mark in marks))
-    return Axis("log", *ends, ticks, label)
+    return Axis("log", *ends, ticks, words)
 
 
-def _draw_ratio(
-    axes: Axes, x: NDArray[np.float64], ratio: NDArray[np.float64], look: Mapping[str, Any]
-) -> None:
+def _draw_ratio(axes: Axes, x: Floats, ratio: Floats, look: Look) -> None:
     """Draw ratios as points; what is beyond the axis stands at its end."""
     low, high = axes.get_ylim()
-    how: dict[str, Any] = {"linestyle": "none", "color": look["color"]}
+    axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
+    how: Look = {"linestyle": "none", "color": look["color"]}
     inside = np.where((ratio < low) | (ratio > high), np.nan, ratio)
     axes.plot(x, inside, marker=look["marker"], markersize=4, zorder=2, **how)
     for edge, marker, out in ((high, "^", ratio > high), (low, "v", ratio < low)):
@@ -94,40 +118,35 @@ def _draw_ratio(
             axes.plot(x[out], edges, marker=marker, markersize=6, clip_on=False, zorder=3, **how)
 
 
-def _draw_within(axes: Axes, band: float) -> None:
-    """Draw equality in the panel of a ratio, and a band about it."""
-    axes.axhspan(1 - band, 1 + band, color=BAND, zorder=0.5)
-    axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
-
-
-def _beyond(axis: Axis, ratio: NDArray[np.float64]) -> list[Sample]:
+def _beyond(axis: Axis, ratio: Floats) -> list[Sample]:
     """Return the sample of a legend for ratios beyond their axis, where there are some."""
-    far = [
-        marker for marker, out in (("^", ratio > axis.high), ("v", ratio < axis.low)) if out.any()
-    ]
-    look = {"color": INK, "marker": far[0], "linestyle": "none"} if far else {}
+    far = "^" * bool((ratio > axis.high).any()) + "v" * bool((ratio < axis.low).any())
+    look = {"color": INK, "marker": far[:1], "linestyle": "none"}
     return [("ratio beyond the axis", look)] if far else []
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """What is drawn: both arrays have the shape (panels, lines, points)."""
-
-    panels: list[str]
-    lines: list[Line]
-    x: NDArray[np.float64]
-    predicted: NDArray[np.float64]
-    measured: NDArray[np.float64]
-    own: bool  # whether each line has measurements of its own
-    notes: list[str]
-
-    @property
-    def ratio(self) -> NDArray[np.float64]:
-        """Predicted by measured."""
-        return self.predicted / self.measured
+def _framed(
+    sheet: Sheet,
+    axes_of: tuple[Axis, Axis, Axis],
+    legend: Legend,
+    draw: Callable[[Axes, Axes, int], None],
+) -> Frame:
+    """Return panels with a ratio below each; `draw` draws into the two of a panel."""
+    x, y, ratio = axes_of
+    words = {"xlabel": x.label, "ylabel": y.label, "strip_label": ratio.label}
+    made = frame(replace(sheet, **words), legend)
+    for index, (axes, strip) in enumerate(zip(made.axes, made.strips, strict=True)):
+        made.set_axes(index, *axes_of)
+        draw(axes, strip, index)
+    return made
 
 
-def median_error(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> float:
+# A figure of a sweep: its predictions beside a table's measurements.
+
+_NEAR = 0.25  # the error, as a share, up to which a ratio is shaded
+
+
+def median_error(predicted: Floats, measured: Floats) -> float:
     """Return the median of the relative errors' sizes."""
     both = np.isfinite(predicted) & np.isfinite(measured) & (measured > 0)
     if not both.any():
@@ -137,41 +156,74 @@ def median_error(predicted: NDArray[np.float64], measured: NDArray[np.float64]) 
 
 def draw_measured(figure: Figure, view: View) -> Canvas:
     """Draw a figure of kind ``measured``."""
-    rows = _prepared(figure, view)
-    xaxis, yaxis = _axes(figure, view, rows)
-    band = figure["band"]
-    ratio = _ratio_axis("Predicted / measured", rows.ratio, _STRIP, 1 + 1.6 * band)
-    title = f"{short_name(view, figure['y'])}: predicted and measured"
-    sheet = sheet_of(
-        figure,
-        view,
-        title,
-        rows.notes,
-        rows.panels,
-        xlabel=xaxis.label,
-        ylabel=yaxis.label,
-        strip_label=ratio.label,
-        strip=_STRIP,
+    panels, looks, notes, shared = _compared(figure, view)
+    curves = [curve for panel in panels for curve in panel.curves]
+    several = len(looks) > 1
+    strokes = {
+        label: {
+            "color": look["color"],
+            "linestyle": look["linestyle"] if several else "solid",
+            "linewidth": 1.8,
+        }
+        for label, look in looks.items()
+    }
+    width, height = panel_size(len(panels), strips=True)
+    seen = [curve.x[np.isfinite(curve.measured)] for curve in curves]
+    x, y, ratios = (
+        np.concatenate(values)
+        for values in (
+            seen,
+            [values for curve in curves for values in (curve.predicted, curve.measured)],
+            [curve.predicted / curve.measured for curve in curves],
+        )
     )
-    legend = _legend(rows, band, ratio)
-    made = frame(sheet, legend)
-    for index, (axes, strip) in enumerate(zip(made.axes, made.strips, strict=True)):
-        made.set_axes(index, xaxis, yaxis, ratio)
-        _draw_panel(axes, rows, index)
-        _draw_within(strip, band)
-        for position, line in enumerate(rows.lines):
-            _draw_ratio(strip, rows.x, rows.ratio[index, position], stroke(line))
-    return made.finished()
+    attrs = view.attrs(figure["x"]), view.attrs(figure["y"])
+    axes_of = (
+        axis_of(figure["x"], attrs[0], x, scale_for(x, figure["xscale"]), width),
+        axis_of(figure["y"], attrs[1], y, figure["yscale"], height, pad=0.06, vertical=True),
+        _ratio_axis("Predicted / measured", ratios, _STRIP, 1 + 1.6 * _NEAR, _WIDEST),
+    )
+    samples: list[Sample] = [("measured", {"markeredgecolor": INK, **_POINT})]
+    for label, look in strokes.items():
+        text = f"predicted, {label}" if label else "predicted"
+        if len(panels) == 1 and several:
+            text += f": {_error(*(curve for curve in curves if curve.label == label))}"
+        samples.append((text, look))
+    samples.append((f"ratio within ±{100 * _NEAR:.0f} %", _WITHIN))
+
+    def draw(axes: Axes, strip: Axes, index: int) -> None:
+        strip.axhspan(1 - _NEAR, 1 + _NEAR, color=BAND, zorder=0.5)
+        texts = []
+        for place, curve in enumerate(panels[index].curves):
+            look = strokes[curve.label]
+            there = np.isfinite(curve.predicted)
+            axes.plot(curve.x[there], curve.predicted[there], **look)
+            if not shared or place == 0:
+                colour = INK if shared else look["color"]
+                axes.plot(curve.x, curve.measured, markeredgecolor=colour, zorder=3, **_POINT)
+            _draw_ratio(strip, curve.x, curve.predicted / curve.measured, looks[curve.label])
+            error = _error(curve)
+            texts.append(f"{curve.label}: {error}" if curve.label and error else error)
+        if len(panels) > 1 or not several:  # else the legend says it
+            place_of: Look = {"transform": axes.transAxes, "va": "top", "zorder": 5}
+            words = "\n".join(filter(None, texts))
+            axes.text(0.03, 0.97, words, size=use().note, bbox=BEHIND, **place_of)
+
+    title = f"{short_name(view, figure['y'])}: predicted and measured"
+    names = [panel.name for panel in panels]
+    sheet = sheet_of(figure, view, title, notes, names, strip=_STRIP)
+    legend = Legend([*samples, *_beyond(axes_of[2], ratios)])
+    return _framed(sheet, axes_of, legend, draw).finished()
 
 
-def _prepared(figure: Figure, view: View) -> _Rows:
-    x_name = figure["x"]
-    panels = panels_of(figure, view)
-    panel_dims = [figure["panels"]] if len(panels) > 1 else []
+def _compared(figure: Figure, view: View) -> tuple[list[Panel], dict[str, Look], list[str], bool]:
+    """Return panels, how each line is drawn, notes, and whether lines share measurements."""
+    names = panels_of(figure, view)
+    panel_dims = [figure["panels"]] if len(names) > 1 else []
     by = [dim for dim in figure["lines"] if view.has(dim)]
-    dims = [*panel_dims, *by, x_name]
-    x = view.coordinate(x_name)
-    shape = (len(panels), *(len(view.labels(dim)) for dim in by), len(x))
+    dims = [*panel_dims, *by, figure["x"]]
+    x = view.coordinate(figure["x"])
+    shape = (len(names), *(view.dataset.sizes[dim] for dim in by), len(x))
     pair = []
     for key in ("y", "measured"):
         values = view.numbers(figure[key], dims)
@@ -185,225 +237,113 @@ def _prepared(figure: Figure, view: View) -> _Rows:
             f"and measured; choose other entries by at"
         )
         raise InputError(message)
-    kept = np.asarray(both.any(axis=tuple(range(1, both.ndim))))
-    dropped = [name for name, keep in zip(panels, kept.tolist(), strict=True) if not keep]
-    notes = [f"Without a pair of values: {', '.join(dropped)}."] if dropped else []
     # A prediction is shown over the sizes that were measured, not all that others were.
-    seen = np.isfinite(measured)
-    begun = np.maximum.accumulate(seen, -1)
-    ongoing = np.maximum.accumulate(seen[..., ::-1], -1)[..., ::-1]
+    begun = np.maximum.accumulate(np.isfinite(measured), -1)
+    ongoing = np.maximum.accumulate(np.isfinite(measured)[..., ::-1], -1)[..., ::-1]
     predicted = np.where(begun & ongoing, predicted, np.nan)
     lines = lines_of(figure, view, by, np.asarray(both.any(axis=(0, -1))))
-    along_lines = bool(by) and by[0] in view.dataset[figure["measured"]].dims
-    return _Rows(
-        [name for name in panels if name not in dropped],
-        lines,
-        x,
-        pick(predicted, lines)[kept],
-        pick(measured, lines)[kept],
-        along_lines,
-        notes,
-    )
+    looks = {line.label: stroke(line) for line in lines}
+    pairs = pick(predicted, lines), pick(measured, lines)
+    labels = [line.label for line in lines]
+    kept = np.asarray(both.any(axis=tuple(range(1, both.ndim))))
+    panels = [
+        Panel(name, [Curve(*each) for each in zip(labels, [x] * len(lines), b, a, strict=True)])
+        for name, a, b, keep in zip(names, *pairs, kept.tolist(), strict=True)
+        if keep
+    ]
+    dropped = [name for name, keep in zip(names, kept.tolist(), strict=True) if not keep]
+    notes = [f"Without a pair of values: {', '.join(dropped)}."] if dropped else []
+    shared = not by or by[0] not in view.dataset[figure["measured"]].dims
+    return panels, looks, notes, shared
 
 
-def _axes(figure: Figure, view: View, rows: _Rows) -> tuple[Axis, Axis]:
-    width, height = panel_size(len(rows.panels), strips=True)
-    seen = np.isfinite(rows.measured).any(axis=(0, 1))
-    x_name, y_name = figure["x"], figure["y"]
-    x = rows.x[seen]
-    xaxis = axis_of(x_name, view.attrs(x_name), x, scale_for(x, figure["xscale"]), width)
-    values = np.concatenate([rows.predicted.ravel(), rows.measured.ravel()])
-    yaxis = axis_of(
-        y_name, view.attrs(y_name), values, figure["yscale"], height, pad=0.06, vertical=True
-    )
-    return xaxis, yaxis
-
-
-def _draw_panel(axes: Axes, rows: _Rows, index: int) -> None:
-    for position, line in enumerate(rows.lines):
-        how = _predicted(line, len(rows.lines))
-        predicted, measured = rows.predicted[index, position], rows.measured[index, position]
-        seen = np.isfinite(predicted)
-        axes.plot(rows.x[seen], predicted[seen], **how)
-        if rows.own or position == 0:
-            colour = how["color"] if rows.own else INK
-            axes.plot(rows.x, measured, markeredgecolor=colour, zorder=3, **_MEASURED)
-    if len(rows.panels) == 1 and len(rows.lines) > 1:
-        return  # the legend says it
-    texts = []
-    for position, line in enumerate(rows.lines):
-        text = _error(rows, index, position)
-        texts.append(f"{line.label}: {text}" if line.label and text else text)
-    axes.text(
-        0.03,
-        0.97,
-        "\n".join(text for text in texts if text),
-        transform=axes.transAxes,
-        va="top",
-        size=use().note,
-        zorder=5,
-        bbox=BEHIND,
-    )
-
-
-def _error(rows: _Rows, index: int, position: int) -> str:
+def _error(curve: Curve) -> str:
     """Return a line's median error in words; nothing where it has no pair of values."""
-    predicted, measured = rows.predicted[index, position], rows.measured[index, position]
-    count = int(np.count_nonzero(np.isfinite(predicted / measured)))
-    if count == 0:
-        return ""
-    points = "point" if count == 1 else "points"
-    return f"median error {100 * median_error(predicted, measured):.0f} % ({count} {points})"
-
-
-def _predicted(line: Line, count: int) -> Look:
-    look = stroke(line)
-    return {
-        "color": look["color"],
-        "linestyle": look["linestyle"] if count > 1 else "solid",
-        "linewidth": 1.8,
-    }
-
-
-def _legend(rows: _Rows, band: float, axis: Axis) -> Legend:
-    samples: list[Sample] = [("measured", {"markeredgecolor": INK, **_MEASURED})]
-    for index, line in enumerate(rows.lines):
-        text = f"predicted, {line.label}" if line.label else "predicted"
-        if len(rows.panels) == 1 and len(rows.lines) > 1:
-            text += f": {_error(rows, 0, index)}"
-        samples.append((text, _predicted(line, len(rows.lines))))
-    samples.append((f"ratio within ±{100 * band:.3g} %", _WITHIN))
-    samples += _beyond(axis, rows.ratio)
-    return Legend(samples)
+    count = int(np.count_nonzero(np.isfinite(curve.predicted / curve.measured)))
+    error = f"{100 * median_error(curve.predicted, curve.measured):.0f} %" if count else ""
+    return f"median error {error} ({count} point{'s' * (count != 1)})" if count else ""
 
 
 # Predicted against measured values of many runs: equality, a band, and the ratio below.
 
-BAND_WIDTH = 0.1
-_PANEL = (6.4, 4.4)  # inches
-_PREDICTED_STRIP = 1.9
+_BAND_WIDTH = 0.1
+_CLOUD_PANEL = (6.4, 4.4)  # inches
+_CLOUD_STRIP = 1.9
 _LEAST, _MOST = 1.5, 4.3  # ratios at the strip's ends
-
-
-def _panel() -> tuple[float, float]:
-    return panel_size(1) if use().above else _PANEL
 
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """What is drawn."""
+    """Measured and predicted values of many runs."""
 
     attrs: Mapping[str, str]  # ``long_name`` and ``units`` of the values
     groups: Sequence[str]  # Each point's group
-    measured: NDArray[np.float64]  # Above 0; one or more
-    predicted: NDArray[np.float64]
-
-    @property
-    def ratio(self) -> NDArray[np.float64]:
-        """Predicted by measured."""
-        return self.predicted / self.measured
-
-    def of(self, group: str) -> NDArray[np.bool_]:
-        """Return which points are of a group."""
-        return np.array([name == group for name in self.groups])
+    measured: Floats  # Above 0; one or more
+    predicted: Floats
 
 
 def draw_predicted(cloud: Cloud, stem: Path, *, title: str) -> list[Path]:
     """Draw predicted against measured values, both logarithmic, and their ratio below."""
-    with style():
-        looks = _looks(cloud)
-        xaxis, yaxis = _predicted_axes(cloud)
-        least = 1.0 + 1.6 * BAND_WIDTH
-        ratio = _ratio_axis("Predicted / measured", cloud.ratio, _PREDICTED_STRIP, least, _MOST)
-        sheet = Sheet(
-            title,
-            xlabel=xaxis.label,
-            ylabel=yaxis.label,
-            strip_label=ratio.label,
-            strip=_PREDICTED_STRIP,
-            panel=_panel(),
-        )
-        legend = _predicted_legend(cloud, looks, ratio)
-        made = frame(sheet, legend)
-        made.set_axes(0, xaxis, yaxis, ratio)
-        _draw_values(made.axes[0], cloud, looks, (xaxis.low, xaxis.high))
-        _draw_within(made.strips[0], BAND_WIDTH)
-        for name, look in looks.items():
-            mask = cloud.of(name)
-            _draw_ratio(made.strips[0], cloud.measured[mask], cloud.ratio[mask], look)
-        return save(made.finished(), stem)
-
-
-def _looks(cloud: Cloud) -> dict[str, dict[str, object]]:
-    """Return how each group is drawn: the largest first, so that the others stay visible."""
-    names = sorted(set(cloud.groups), key=lambda name: (-int(cloud.of(name).sum()), name))
-    return {
-        name: {
-            **line_look(index, index),
-            "linestyle": "none",
-            "markersize": 5.5,
-            "markeredgecolor": "white",
-            "markeredgewidth": 0.5,
-        }
-        for index, name in enumerate(names)
-    }
-
-
-def _predicted_axes(cloud: Cloud) -> tuple[Axis, Axis]:
-    """Return both axes: the same ends, so that equality is the diagonal."""
-    values = np.concatenate([cloud.measured, cloud.predicted])
-    least, most = float(values.min()), float(values.max())
-    room = min(max((most / least) ** 0.06, 1.02), 1.25)
-    ends = least / room, most * room
-    pair = []
-    for word, inches, upright in (
-        ("measured", _panel()[0], False),
-        ("predicted", _panel()[1], True),
-    ):
-        attrs = {**cloud.attrs, "long_name": f"{word} {cloud.attrs['long_name']}"}
-        pair.append(axis_of(word, attrs, values, "log", inches, vertical=upright, ends=ends))
-    return pair[0], pair[1]
-
-
-def _draw_values(
-    axes: Axes, cloud: Cloud, looks: Mapping[str, Look], ends: tuple[float, float]
-) -> None:
-    x = np.array(ends)
-    axes.fill_between(x, x * (1 - BAND_WIDTH), x * (1 + BAND_WIDTH), color=BAND, zorder=0.5)
-    axes.plot(x, x, color=BOUND, linewidth=1.0, zorder=1)
-    for name, look in looks.items():
-        cells = cloud.of(name)
-        axes.plot(cloud.measured[cells], cloud.predicted[cells], zorder=2, **look)
-    sizes = np.abs(cloud.ratio - 1.0)
-    text = (
-        f"{len(sizes)} rows\nmean error {100 * np.mean(sizes):.1f} %\n"
-        f"median {100 * np.median(sizes):.1f} %"
-    )
-    axes.text(0.03, 0.97, text, transform=axes.transAxes, va="top", size=use().note, color=INK)
-
-
-def _predicted_legend(cloud: Cloud, looks: Mapping[str, Look], axis: Axis) -> Legend:
-    samples: list[Sample] = []
-    for name, look in looks.items():
-        sizes = np.abs(cloud.ratio[cloud.of(name)] - 1.0)
-        text = f"{name} ({len(sizes)}): {100 * np.mean(sizes):.1f} %"
-        samples.append((text, {**look, "markersize": 7.0}))
+    names = np.array(cloud.groups)
+    ratio = cloud.predicted / cloud.measured
+    off = np.abs(ratio - 1.0)
+    # The largest group first, so that the others stay visible.
+    order = sorted(set(cloud.groups), key=lambda name: (-int((names == name).sum()), name))
+    edge: Look = {"linestyle": "none", "markeredgecolor": "white", "markeredgewidth": 0.5}
+    looks = {name: {**line_look(index, index), **edge} for index, name in enumerate(order)}
+    samples: list[Sample] = [
+        (f"{name} ({(names == name).sum()}): {100 * off[names == name].mean():.1f} %", look)
+        for name, look in looks.items()
+    ]
     samples.append(("predicted as measured", {"color": BOUND, "linewidth": 1.0}))
-    samples.append((f"within ±{100 * BAND_WIDTH:.0f} %", _WITHIN))
-    samples += _beyond(axis, cloud.ratio)
-    return Legend(samples, "Class (rows): mean error")
+    samples.append((f"within ±{100 * _BAND_WIDTH:.0f} %", _WITHIN))
+
+    def draw(axes: Axes, strip: Axes, _: int) -> None:
+        ends = np.array(axes.get_xlim())
+        band = ends * (1 - _BAND_WIDTH), ends * (1 + _BAND_WIDTH)
+        axes.fill_between(ends, *band, color=BAND, zorder=0.5)
+        axes.plot(ends, ends, color=BOUND, linewidth=1.0, zorder=1)
+        strip.axhspan(1 - _BAND_WIDTH, 1 + _BAND_WIDTH, color=BAND, zorder=0.5)
+        for name, look in looks.items():
+            mine = names == name
+            axes.plot(cloud.measured[mine], cloud.predicted[mine], zorder=2, **look)
+            _draw_ratio(strip, cloud.measured[mine], ratio[mine], look)
+        text = f"{len(off)} rows\nmean error {100 * np.mean(off):.1f} %\n"
+        text += f"median {100 * np.median(off):.1f} %"
+        axes.text(0.03, 0.97, text, transform=axes.transAxes, va="top", size=use().note)
+
+    with style():
+        panel = panel_size(1) if use().above else _CLOUD_PANEL
+        values = np.concatenate([cloud.measured, cloud.predicted])
+        least, most = float(values.min()), float(values.max())
+        room = min(max((most / least) ** 0.06, 1.02), 1.25)
+        # The same ends both ways, so that equality is the diagonal.
+        ends = least / room, most * room
+        x, y = (
+            axis_of(
+                word,
+                {**cloud.attrs, "long_name": f"{word} {cloud.attrs['long_name']}"},
+                values,
+                "log",
+                inches,
+                vertical=word == "predicted",
+                ends=ends,
+            )
+            for word, inches in zip(("measured", "predicted"), panel, strict=True)
+        )
+        strip = _ratio_axis(
+            "Predicted / measured", ratio, _CLOUD_STRIP, 1.0 + 1.6 * _BAND_WIDTH, _MOST
+        )
+        legend = Legend([*samples, *_beyond(strip, ratio)], "Class (rows): mean error")
+        sheet = Sheet(title, strip=_CLOUD_STRIP, panel=panel)
+        return save(_framed(sheet, (x, y, strip), legend, draw).finished(), stem)
 
 
 # Measured bus bandwidth over message size beside fitted curves, and their ratio below.
 
-Floats = NDArray[np.float64]
-
-MOST_CURVES = 6
-_CALIBRATED_STRIP = 0.95  # inches of the panel with the ratio
-_PALE = 0.22
 _APART, _DECADES = 4.0, 1e5  # of bandwidths
 _FEW = 2  # curves of a panel up to which bands and data sheets are shown beside them
-_SHEET: Look = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.1}
+_PROFILE: Look = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.1}
 _RING: Look = {
     "linestyle": "none",
     "marker": "o",
@@ -412,171 +352,86 @@ _RING: Look = {
     "markeredgecolor": ALARM,
     "markeredgewidth": 1.4,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """One curve: an operation on some ranks."""
-
-    label: str  # Its ranks
-    # Sizes, and bus bandwidths that were measured there [byte s-1]
-    message_bytes: Floats
-    measured: Floats
-    # Predicted ones at the same sizes, and the ends of the band about the fit
-    fitted: Floats
-    profile: Floats
-    low: Floats
-    high: Floats
-    odd: NDArray[np.bool_]  # Which measurements fall out
-
-    @property
-    def ratio(self) -> Floats:
-        """Measured by fitted."""
-        return self.measured / self.fitted
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One operation with its curves."""
-
-    operation: str
-    curves: Sequence[Curve]
+_SIZE = {"long_name": "message size", "units": "byte"}
+_BUSBW = {"long_name": "bus bandwidth", "units": "byte s-1"}
 
 
 def draw_calibrated(
     panels: Sequence[Panel], stem: Path, *, title: str, notes: Sequence[str] = ()
 ) -> list[Path]:
     """Draw a panel an operation: points, curves with their bands, and the ratio below."""
-    labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
-    looks = {name: line_look(colour, colour) for colour, name in enumerate(labels)}
+    curves = [curve for panel in panels for curve in panel.curves]
+    ratios = np.concatenate([curve.measured / curve.predicted for curve in curves])
+    labels = dict.fromkeys(curve.label for curve in curves)
+    looks = {label: line_look(index, index) for index, label in enumerate(labels)}
+    both: Look = {"linewidth": 1.8, "markerfacecolor": "white", "markeredgewidth": 1.3}
+    samples: list[Sample] = [(label, {**look, **both}) for label, look in looks.items()]
+    if any(len(panel.curves) <= _FEW for panel in panels):
+        samples.append(("profile", _PROFILE))
+    samples.append(("band about the fit", _WITHIN))
+    if any(curve.odd is not None and curve.odd.any() for curve in curves):
+        samples.append(("falls out", _RING))
+
+    def draw(axes: Axes, strip: Axes, index: int) -> None:
+        few = len(panels[index].curves) <= _FEW
+        for curve in panels[index].curves:
+            look = looks[curve.label]
+            _draw_fitted(axes, curve, look, few=few)
+            ratio = curve.measured / curve.predicted
+            _draw_ratio(strip, curve.x, ratio, look)
+            if curve.odd is not None and curve.odd.any():
+                clipped = np.clip(ratio[curve.odd], *strip.get_ylim())
+                strip.plot(curve.x[curve.odd], clipped, zorder=4, clip_on=False, **_RING)
+        every = [
+            np.stack([curve.x, curve.low / curve.predicted, curve.high / curve.predicted])
+            for curve in panels[index].curves
+            if curve.low is not None and curve.high is not None
+        ]
+        band = np.concatenate(every, axis=1)
+        band = band[:, np.argsort(band[0], kind="stable")]
+        strip.fill_between(*band, color=BAND, linewidth=0, step="mid", zorder=0.5)
+
     with style():
         size = panel_size(len(panels), strips=True)
-        xaxis, yaxis, ratio = _calibrated_axes(panels, size)
+        x = axis_of(
+            "message_bytes", _SIZE, np.concatenate([curve.x for curve in curves]), "log", size[0]
+        )
+        ratio = _ratio_axis("Measured / fitted", ratios, _STRIP, _LEAST, _WIDEST)
+        legend = Legend([*samples, *_beyond(ratio, ratios)], "Points measured, lines fitted")
         sheet = Sheet(
-            title,
-            xlabel=xaxis.label,
-            ylabel=yaxis.label,
-            strip_label=ratio.label,
-            notes=notes,
-            panels=[panel.operation for panel in panels],
-            strip=_CALIBRATED_STRIP,
-            panel=size,
+            title, notes=notes, panels=[panel.name for panel in panels], strip=_STRIP, panel=size
         )
-        legend = _calibrated_legend(looks, panels, ratio)
-        made = frame(sheet, legend)
-        for index, panel in enumerate(panels):
-            made.set_axes(index, xaxis, yaxis, ratio)
-            _calibrated_draw_panel(made.axes[index], panel, looks)
-            _draw_strip(made.strips[index], panel, looks)
-        return save(made.finished(), stem)
+        axes_of = (x, _bandwidth_axis(panels, size[1]), ratio)
+        return save(_framed(sheet, axes_of, legend, draw).finished(), stem)
 
 
-def _calibrated_axes(panels: Sequence[Panel], size: tuple[float, float]) -> tuple[Axis, Axis, Axis]:
-    """Return the axes of size, of bandwidth (all panels' the same), and of the ratio."""
-    curves = [curve for panel in panels for curve in panel.curves]
-    sizes = np.concatenate([series.message_bytes for series in curves])
-    about = {"long_name": "message size", "units": "byte"}
-    xaxis = axis_of("message_bytes", about, sizes, "log", size[0])
-    peaks = [max(float(series.measured.max()) for series in panel.curves) for panel in panels]
-    about = {"long_name": "bus bandwidth", "units": "byte s-1"}
-    shown = [series.fitted for series in curves]
-    few = [series for panel in panels if len(panel.curves) <= _FEW for series in panel.curves]
-    shown += [values for series in few for values in (series.profile, series.high)]
+def _bandwidth_axis(panels: Sequence[Panel], inches: float) -> Axis:
+    """Return the axis of bandwidth: the same of all panels, so logarithmic where one is flat."""
+    peaks = [max(float(curve.measured.max()) for curve in panel.curves) for panel in panels]
+    shown = [curve.predicted for panel in panels for curve in panel.curves]
+    few = [curve for panel in panels if len(panel.curves) <= _FEW for curve in panel.curves]
+    shown += [each for curve in few for each in (curve.profile, curve.high) if each is not None]
     high = 1.04 * max([*peaks, *(float(values.max()) for values in shown)])
-    # Panels of one scale; logarithmic where the lowest would be flat on a linear one.
     log = max(peaks) > _APART * min(peaks)
-    least = min(float(series.measured.min()) for series in curves)
+    least = min(float(curve.measured.min()) for panel in panels for curve in panel.curves)
     ends = (max(least / 1.3, high / _DECADES), 1.3 * high) if log else (0.0, high)
-    yaxis = axis_of(
-        "busbw",
-        about,
-        np.array(ends),
-        "log" if log else "linear",
-        size[1],
-        vertical=True,
-        ends=ends,
-    )
-    ratio = np.concatenate([series.ratio for series in curves])
-    return xaxis, yaxis, _ratio_axis("Measured / fitted", ratio, _CALIBRATED_STRIP, _LEAST)
+    scale: Any = "log" if log else "linear"
+    return axis_of("busbw", _BUSBW, np.array(ends), scale, inches, vertical=True, ends=ends)
 
 
-def _calibrated_draw_panel(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
-    for curve in panel.curves:
-        look = looks[curve.label]
-        order = np.argsort(curve.message_bytes, kind="stable")
-        size = curve.message_bytes[order]
-        if len(panel.curves) <= _FEW:
-            axes.fill_between(
-                size,
-                curve.low[order],
-                curve.high[order],
-                color=look["color"],
-                alpha=_PALE,
-                linewidth=0,
-                zorder=1,
-            )
-            axes.plot(size, curve.profile[order], zorder=1.5, **_SHEET)
-        axes.plot(
-            size,
-            curve.fitted[order],
-            color=look["color"],
-            linestyle=look["linestyle"],
-            linewidth=1.8,
-            zorder=2,
-        )
-        axes.plot(
-            curve.message_bytes,
-            curve.measured,
-            linestyle="none",
-            marker=look["marker"],
-            markersize=5,
-            markerfacecolor="white",
-            markeredgecolor=look["color"],
-            markeredgewidth=1.3,
-            zorder=3,
-        )
-        axes.plot(curve.message_bytes[curve.odd], curve.measured[curve.odd], zorder=4, **_RING)
-    axes.margins(x=0)
-
-
-def _draw_strip(axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]]) -> None:
-    axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
-    size = np.concatenate([curve.message_bytes for curve in panel.curves])
-    order = np.argsort(size, kind="stable")
-    low, high = (
-        np.concatenate([getattr(series, name) / series.fitted for series in panel.curves])
-        for name in ("low", "high")
-    )
-    axes.fill_between(
-        size[order], low[order], high[order], color=BAND, linewidth=0, step="mid", zorder=0.5
-    )
-    for measured_curve in panel.curves:
-        _draw_ratio(
-            axes, measured_curve.message_bytes, measured_curve.ratio, looks[measured_curve.label]
-        )
-        if measured_curve.odd.any():
-            rings = np.clip(measured_curve.ratio[measured_curve.odd], *axes.get_ylim())
-            axes.plot(
-                measured_curve.message_bytes[measured_curve.odd],
-                rings,
-                zorder=4,
-                clip_on=False,
-                **_RING,
-            )
-
-
-def _calibrated_legend(
-    looks: dict[str, dict[str, Any]], panels: Sequence[Panel], axis: Axis
-) -> Legend:
-    both = {"linewidth": 1.8, "markerfacecolor": "white", "markeredgewidth": 1.3}
-    samples: list[Sample] = [(name, {**look, **both}) for name, look in looks.items()]
-    if any(len(panel.curves) <= _FEW for panel in panels):
-        samples.append(("profile", _SHEET))
-    samples.append(("band about the fit", _WITHIN))
-    if any(curve.odd.any() for panel in panels for curve in panel.curves):
-        samples.append(("falls out", _RING))
-    samples += _beyond(axis, np.concatenate([c.ratio for panel in panels for c in panel.curves]))
-    return Legend(samples, "Points measured, lines fitted")
+def _draw_fitted(axes: Axes, curve: Curve, look: Look, *, few: bool) -> None:
+    order = np.argsort(curve.x, kind="stable")
+    size, colour = curve.x[order], look["color"]
+    if few and curve.low is not None and curve.high is not None and curve.profile is not None:
+        band: Look = {"color": colour, "alpha": 0.22, "linewidth": 0, "zorder": 1}
+        axes.fill_between(size, curve.low[order], curve.high[order], **band)
+        axes.plot(size, curve.profile[order], zorder=1.5, **_PROFILE)
+    line: Look = {"color": colour, "linestyle": look["linestyle"], "linewidth": 1.8}
+    axes.plot(size, curve.predicted[order], zorder=2, **line)
+    point = {**_POINT, "marker": look["marker"], "markeredgecolor": colour}
+    axes.plot(curve.x, curve.measured, zorder=3, **point)
+    if curve.odd is not None:
+        axes.plot(curve.x[curve.odd], curve.measured[curve.odd], zorder=4, **_RING)
 
 
 # What is normal: a band, its middle, and what was published.
@@ -587,44 +442,35 @@ def draw_normal(
 ) -> list[Path]:
     """Draw a band of bus bandwidth over size, or of MFU over GPUs, with published points."""
     mfu = "mfu_low" in rows[0]
-    name, about = (
-        ("gpus", {"long_name": "GPUs", "units": "1"})
-        if mfu
-        else ("message_bytes", {"long_name": "message size", "units": "byte"})
-    )
-    high = (
-        ("mfu", {"long_name": "MFU, of the dense peak", "units": "1"})
-        if mfu
-        else ("busbw", {"long_name": "bus bandwidth", "units": "byte s-1"})
-    )
     prefix = "mfu" if mfu else "busbw"
     bands = [
         [float(row[f"{prefix}_{bound}"]) for row in rows] for bound in ("low", "typical", "high")
     ]
-    x = np.array([] if mfu else [float(row[name]) for row in rows])
     if mfu:
         # The band of all runs, over their numbers of GPUs.
         bands = [[band[-1]] * 2 for band in bands]
         x = np.array([points[0].min() / 1.2, points[0].max() * 1.2])
+        attrs = {"long_name": "GPUs", "units": "1"}, {"long_name": "MFU, of the dense peak"}
+    else:
+        x = np.array([float(row["message_bytes"]) for row in rows])
+        attrs = _SIZE, _BUSBW
+    top = 1.08 * max(*bands[2], *points[1].tolist())
+    published: Look = {"color": INK, **_POINT, "markersize": 4}
+    typical: Look = {"color": COLOURS[0], "linewidth": 1.8}
+    samples: list[Sample] = [("typical", typical), ("normal", {"facecolor": BAND})]
+    if points[0].size:
+        samples.append((f"published {'runs' if mfu else 'curves'}", published))
     with style():
         width, height = panel_size(1)
-        xaxis = axis_of(name, about, np.concatenate([x, points[0]]), "log", width)
-        top = 1.08 * max(*bands[2], *points[1].tolist())
+        xaxis = axis_of("x", attrs[0], np.concatenate([x, points[0]]), "log", width)
+        ends = (0.0, top)
         yaxis = axis_of(
-            *high, np.array([0.0, top]), "linear", height, vertical=True, ends=(0.0, top)
+            prefix, attrs[1], np.array(ends), "linear", height, vertical=True, ends=ends
         )
-        published = {"color": INK, **_MEASURED, "markersize": 4}
-        samples: list[Sample] = [
-            ("typical", {"color": COLOURS[0], "linewidth": 1.8}),
-            ("normal", {"facecolor": BAND}),
-        ]
-        if points[0].size:
-            samples.append((f"published {'runs' if mfu else 'curves'}", published))
         made = frame(Sheet(title, xlabel=xaxis.label, ylabel=yaxis.label), Legend(samples))
         (axes,) = made.axes
         made.set_axes(0, xaxis, yaxis)
         axes.fill_between(x, bands[0], bands[2], color=BAND, linewidth=0, zorder=0.5)
-        axes.plot(x, bands[1], color=COLOURS[0], linewidth=1.8, zorder=2)
+        axes.plot(x, bands[1], zorder=2, **typical)
         axes.plot(*points, zorder=3, **published)
-        axes.margins(x=0)
         return save(made.finished(), stem)

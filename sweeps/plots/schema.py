@@ -198,7 +198,7 @@ def _lines(x: str | None, y: str | None) -> dict[str, Key]:
     }
 
 
-def _breakdown(what: str, **keys: Key) -> dict[str, Key]:
+def _breakdown(what: str, most: int = 12, **keys: Key) -> dict[str, Key]:
     return {
         **_COMMON,
         **_PANELS,
@@ -206,7 +206,7 @@ def _breakdown(what: str, **keys: Key) -> dict[str, Key]:
         "x": Key("dimensions", None, "a bar for each entry of these dimensions; plans by default"),
         "sort": Key("quantity", None, "what bars are sorted by, the best first"),
         "better": _BETTER,
-        "most": Key("count", 12, "how many bars; of more the best, or some evenly chosen"),
+        "most": Key("count", most, "how many bars; of more the best, or some evenly chosen"),
         **keys,
     }
 
@@ -268,9 +268,6 @@ KINDS: Mapping[str, Kind] = {
             "y": Key("variable", "time", "the prediction"),
             "measured": Key("variable", "measured_time", "the measurement"),
             "lines": Key("dimensions", None, "a line for each entry of one dimension"),
-            "band": Key(
-                "number", 0.25, "the error, as a fraction, up to which the ratio is shaded"
-            ),
         },
         ("y", "measured"),
         ("x", "lines", "panels"),
@@ -280,8 +277,7 @@ KINDS: Mapping[str, Kind] = {
     "bars": Kind(
         "several variables stacked, for every entry of one or two dimensions",
         {
-            **_COMMON,
-            **_PANELS,
+            **_breakdown("", most=40),
             "parts": Key("variables", None, "the variables to stack"),
             "x": Key("dimensions", None, "a bar for each entry of one or two dimensions"),
             "capacity": Key("quantity", None, "what is drawn as the limit, such as the memory"),

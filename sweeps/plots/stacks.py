@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps import display
 from sweeps.errors import InputError
 from sweeps.origin import ASSUMED
 from sweeps.plots.data import View
 from sweeps.plots.frame import Axis, Frame, Legend, Sample, Sheet, axis_of, frame, panel_size
-from sweeps.plots.marks import heading, joined, panels_of, reasons, sheet_of, short_name
+from sweeps.plots.marks import sheet_of
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     ALARM,
@@ -31,7 +30,6 @@ from sweeps.plots.style import (
     plain,
     region_colour,
     scale_of,
-    sentence,
     text_width,
     together,
     use,
@@ -52,16 +50,16 @@ _AROUND_BARS = 0.4  # inches of a column beside names and bars
 _BAR = 0.72  # of its slot
 _TOTALS_UP_TO = 3  # columns of panels that leave room for the totals
 _MOST_ROOM = 0.6  # of a panel's width, for what stands at a lying bar's end
-_OWN_COLOURS = 8  # areas after these are lighter, and striped to be told apart
+_PLAIN_COLOURS = 8  # areas after these are lighter, and striped to be told apart
 _STRIPES = "\\\\\\"  # lines: hundreds of dots would make a vector file large
-_QUANTITIES = {"s": "time", "byte": "bytes", "J": "energy", "W": "power"}
 # What is beyond the capacity: paler, with stripes.
-_OVER: dict[str, object] = {
+_OVER: Look = {
     "facecolor": (1.0, 1.0, 1.0, 0.6),
     "edgecolor": ALARM,
     "linewidth": 0.0,
     "hatch": "////",
 }
+_PAD = 0.09  # of an axis, beyond the longest bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +71,14 @@ class Stacks:
     labels: Sequence[str]  # The parts' names
     parts: NDArray[np.float64]  # NaN where there is no value; shape (panels, parts, bars)
     units: str  # The parts' unit
-    notes: Sequence[str] = ()  # What the reader has to know
+    quantity: str = "total"  # What the parts are parts of
+    colours: Sequence[int] = ()  # The area's colour of each part; empty: in their order
     capacity: NDArray[np.float64] | None = None  # The limit of each bar
     limit: str = ""  # What the capacity is called
-    quantity: str = ""  # What the parts are parts of; empty: what their names or their unit say
-    colours: tuple[int, ...] = ()  # The area's colour of each part; empty: in their order
     # What stands after each bar's total, by panel; empty: nothing
-    bar_notes: tuple[tuple[str, ...], ...] = ()
+    bar_notes: Sequence[Sequence[str]] = ()
     # Why there is no bar, by panel; empty: just that there is none
-    missing: tuple[tuple[str, ...], ...] = ()
-    striped: bool = False  # Whether what is beyond the capacity is striped
+    missing: Sequence[Sequence[str]] = ()
     lying: bool = False  # Whether bars lie even where their names fit below standing ones
     # Which bars can't be, for another reason than their capacity
     alarm: NDArray[np.bool_] | None = None
@@ -98,41 +94,26 @@ class Stacks:
         return np.where(np.isnan(self.totals), np.nan, np.maximum(self.parts, 0.0).sum(axis=1))
 
     @property
-    def total_of(self) -> str:
-        """What the parts are parts of: their names' common first word, else by their unit."""
-        if self.quantity:
-            return self.quantity
-        words = {label.split()[0].lower() for label in self.labels}
-        if len(words) == 1 and not words & {"part", "parts", "number"}:
-            return words.pop()
-        return _QUANTITIES.get(self.units, "total")
-
-    @property
     def standing(self) -> bool:
         """Whether the bars stand: where their names fit below them."""
-        single = len(self.names) == 1 and len(self.panels) == 1
-        if (
-            self.lying
-            or single
-            or len(self.names) > _MOST_STANDING
-            or any(any(row) for row in self.missing)
-        ):
+        count = len(self.names)
+        if self.lying or count * len(self.panels) == 1 or count > _MOST_STANDING:
             return False
-        slot = panel_size(len(self.panels))[0] / max(len(self.names), 1)
+        if any(any(row) for row in self.missing):
+            return False
+        slot = panel_size(len(self.panels))[0] / max(count, 1)
         return all(text_width(name, use().tick) + 0.1 < slot for name in self.names)
 
     @property
     def beyond(self) -> NDArray[np.bool_]:
         """Which bars exceed the capacity, shape (panels, bars)."""
-        if self.capacity is None:
-            return np.zeros(self.totals.shape, dtype=np.bool_)
-        return np.asarray(self.totals > self.capacity)
+        return np.asarray(self.totals > (np.inf if self.capacity is None else self.capacity))
 
-    def fill(self, part: int) -> dict[str, object]:
+    def fill(self, part: int) -> Look:
         """Return how a part's area is filled."""
         colour = self.colours[part] if self.colours else part
-        look: dict[str, object] = {"facecolor": region_colour(colour), "edgecolor": "white"}
-        if self.colours and colour >= _OWN_COLOURS:
+        look: Look = {"facecolor": region_colour(colour), "edgecolor": "white", "linewidth": 0.8}
+        if self.colours and colour >= _PLAIN_COLOURS:
             look |= {"hatch": _STRIPES, "edgecolor": MUTED, "linewidth": 0.0}
         return look
 
@@ -141,16 +122,13 @@ class Stacks:
         size = panel_size(len(self.panels))
         if self.standing:
             return size
-        lines = [_lines(name) for name in self.names]
-        slot = _SLOT_OF_TWO if any(len(name_lines) > 1 for name_lines in lines) else _SLOT
+        names = [_lines(name) for name in self.names]
+        slot = _SLOT_OF_TWO if any(len(lines) > 1 for lines in names) else _SLOT
         slot *= use().scale * (_CLOSER if use().above else 1.0)
         wide = size[0]
         if use().column:  # What their names leave of it
-            names = max(
-                (text_width(line, use().tick) for name_lines in lines for line in name_lines),
-                default=0.0,
-            )
-            wide = use().width - names - _AROUND_BARS
+            widths = [text_width(line, use().tick) for lines in names for line in lines]
+            wide = use().width - max(widths, default=0.0) - _AROUND_BARS
         return wide, max(slot * len(self.names), 1.0 * use().scale)
 
 
@@ -164,14 +142,10 @@ def draw_stacks(stacks: Stacks, sheet: Sheet) -> Canvas:
     """Draw stacked bars."""
     if stacks.capacity is not None and stacks.units == IN_GB:
         stacks = replace(stacks, units=IN_GPU)
-    size, standing = stacks.panel(), stacks.standing
-    value = _value_axis(stacks, size[1] if standing else size[0])
-    legend = _legend(stacks)
-    if standing:
-        sheet = replace(sheet, panel=size, ylabel=value.label)
-    else:
-        sheet = replace(sheet, panel=size, xlabel=value.label)
-    made = frame(sheet, legend)
+    size = stacks.panel()
+    value = _value_axis(stacks, size[1] if stacks.standing else size[0])
+    words = {"ylabel" if stacks.standing else "xlabel": value.label}
+    made = frame(replace(sheet, panel=size, panels=stacks.panels, **words), _legend(stacks))
     for index, axes in enumerate(made.axes):
         _draw_panel(axes, stacks, index, value, made)
     return made.finished()
@@ -181,29 +155,23 @@ def _value_axis(stacks: Stacks, inches: float) -> Axis:
     values = [stacks.tops.ravel(), np.minimum(stacks.parts, 0.0).sum(axis=1).ravel()]
     if stacks.capacity is not None:
         values.append(stacks.capacity.ravel())
-    attrs = {"long_name": stacks.total_of, "units": stacks.units}
-    standing = stacks.standing
     # Room beyond the longest bar for what stands at its end.
-    pad = 0.05 if standing else 0.09
-    if any(any(row) for row in stacks.bar_notes):
+    pad = 0.05 if stacks.standing and not stacks.bar_notes else _PAD
+    if stacks.bar_notes and not stacks.standing:
         factor, _ = scale_of(stacks.units).pick(float(np.nanmax(stacks.totals, initial=0.0)))
-        texts = [
-            _end_text(stacks, panel, bar, factor) for panel, bar in np.ndindex(stacks.totals.shape)
-        ]
-        lines = [line for text in texts for line in text.split("\n")]
-        room = max(text_width(line, use().note, bold=True) for line in lines) + 0.15
+        texts = (_end_text(stacks, *bar, factor) for bar in np.ndindex(stacks.totals.shape))
+        room = max(text_width(text, use().note, bold=True) for text in texts) + 0.15
         share = min(room / inches, _MOST_ROOM)
-        pad = 0.09 if standing else max(share / (1 - share) / 2, pad)
-    return axis_of(
-        "total", attrs, np.concatenate(values), "linear", inches, pad=pad, vertical=standing
-    )
+        pad = max(share / (1 - share) / 2, pad)
+    attrs = {"long_name": stacks.quantity, "units": stacks.units}
+    ends = np.concatenate(values)
+    return axis_of("total", attrs, ends, "linear", inches, pad=pad, vertical=stacks.standing)
 
 
 def _draw_panel(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame) -> None:
     lowest, first = made.outer(index)
     standing = stacks.standing
     bars = np.arange(len(stacks.names), dtype=np.float64)
-    ends = (-0.5, len(bars) - 0.5)
     whole = np.isfinite(stacks.totals[index])
     done = np.zeros((2, len(bars)))  # what is above nought, and below
     for part, values in enumerate(stacks.parts[index]):
@@ -212,24 +180,22 @@ def _draw_panel(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame
         there = heights != 0
         below = (heights < 0).astype(np.int64)
         starts = np.take_along_axis(done, below[None], axis=0)[0]
-        look = {"linewidth": 0.8, **stacks.fill(part)}
+        look = stacks.fill(part)
         _bars(axes, bars[there], heights[there], starts[there], look, standing=standing)
         done += np.where(np.arange(2)[:, None] == below, heights, 0.0)
+    names = ["\n".join(_lines(name)) for name in stacks.names]
     if standing:
         value.apply(axes, "y", labels=first)
-        axes.set_xlim(*ends)
-        axes.set_xticks(bars, _names(stacks) if lowest else [""] * len(bars))
+        axes.set_xlim(-0.5, len(bars) - 0.5)
+        axes.set_xticks(bars, names if lowest else [""] * len(bars))
     else:
         value.apply(axes, "x", labels=lowest)
-        axes.set_ylim(*reversed(ends))  # the first bar on top
-        axes.set_yticks(bars, _names(stacks) if first else [""] * len(bars))
+        axes.set_ylim(len(bars) - 0.5, -0.5)  # the first bar on top
+        axes.set_yticks(bars, names if first else [""] * len(bars))
     axes.grid(visible=False, axis="x" if standing else "y")
-    _draw_capacity(axes, stacks, index, bars)
+    if stacks.capacity is not None:
+        _draw_capacity(axes, stacks.capacity[index], stacks.totals[index], standing=standing)
     _write_totals(axes, stacks, index, value, made)
-
-
-def _names(stacks: Stacks) -> list[str]:
-    return ["\n".join(_lines(name)) for name in stacks.names]
 
 
 def _bars(
@@ -247,24 +213,16 @@ def _bars(
         axes.barh(bars, heights, height=_BAR, left=starts, **look)
 
 
-def _draw_capacity(axes: Axes, stacks: Stacks, index: int, bars: NDArray[np.float64]) -> None:
-    if stacks.capacity is None:
-        return
-    standing = stacks.standing
-    limits, over = stacks.capacity[index], stacks.beyond[index]
-    if stacks.striped and over.any():
-        rest = (stacks.totals[index] - limits)[over]
-        _bars(axes, bars[over], rest, limits[over], {**_OVER, "zorder": 2.5}, standing=standing)
+def _draw_capacity(
+    axes: Axes, limits: NDArray[np.float64], totals: NDArray[np.float64], *, standing: bool
+) -> None:
+    bars = np.arange(len(limits), dtype=np.float64)
+    over = totals > limits
+    look = {**_OVER, "zorder": 2.5}
+    _bars(axes, bars[over], (totals - limits)[over], limits[over], look, standing=standing)
     lines = axes.hlines if standing else axes.vlines
-    lines(
-        limits,
-        bars - 0.5,
-        bars + 0.5,
-        colors=CAPACITY["color"],
-        linewidth=CAPACITY["linewidth"],
-        linestyles=CAPACITY["linestyle"],
-        zorder=3,
-    )
+    stroke = {"colors": CAPACITY["color"], "linestyles": CAPACITY["linestyle"]}
+    lines(limits, bars - 0.5, bars + 0.5, linewidth=CAPACITY["linewidth"], zorder=3, **stroke)
 
 
 def _end_text(stacks: Stacks, panel: int, bar: int, factor: float) -> str:
@@ -273,12 +231,11 @@ def _end_text(stacks: Stacks, panel: int, bar: int, factor: float) -> str:
     if not np.isfinite(total):
         return (stacks.missing[panel][bar] if stacks.missing else "") or "none"
     bar_note = stacks.bar_notes[panel][bar] if stacks.bar_notes else ""
-    joint = "\n" if stacks.standing else " · "
     text = number(total / factor)
     if "e-" in text:
         # Too little for the axis' unit: in its own.
         text = scale_of(stacks.units).text(total)
-    return text + (f"{joint}{bar_note}" if bar_note else "")
+    return ("\n" if stacks.standing else " · ").join(filter(None, (text, bar_note)))
 
 
 def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame) -> None:
@@ -286,13 +243,15 @@ def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Fra
     standing = stacks.standing
     roomy = made.columns <= _TOTALS_UP_TO or not standing
     factor, _ = scale_of(stacks.units).pick(value.high)  # as the axis' numbers
-    for bar, total in enumerate(stacks.totals[index]):
-        over = bool(stacks.beyond[index, bar])
-        over = over or (stacks.alarm is not None and bool(stacks.alarm[index, bar]))
-        none = not np.isfinite(total)
-        if not (roomy or over or none):
+    over = stacks.beyond[index]
+    over = over if stacks.alarm is None else over | stacks.alarm[index]
+    place: Look = {"xytext": (4, 0), "ha": "left", "va": "center"}
+    if standing:
+        place = {"xytext": (0, 3), "ha": "center", "va": "bottom"}
+    for bar, top in enumerate(stacks.tops[index].tolist()):
+        if not (roomy or over[bar] or np.isnan(top)):
             continue
-        end = 0.0 if none else float(stacks.tops[index, bar])
+        end = float(np.nan_to_num(top))
         text = _end_text(stacks, index, bar, factor)
         if stacks.capacity is not None and not standing:
             # Beyond the capacity's line rather than on it.
@@ -300,31 +259,30 @@ def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Fra
             wide = (text_width(text, use().note) + 0.1) * (high - low) / made.panel[0]
             limit = float(stacks.capacity[index, bar])
             end = limit if end < limit < end + wide else end
-        point = (bar, end) if standing else (end, bar)
+        look: Look = {"color": MUTED}
+        if over[bar]:
+            look = {"color": ALARM, "weight": "bold"}
         axes.annotate(
             text,
-            point,
-            (0, 3) if standing else (4, 0),
+            (bar, end) if standing else (end, bar),
             textcoords="offset points",
-            ha="center" if standing else "left",
-            va="bottom" if standing else "center",
             size=use().note,
-            color=ALARM if over else MUTED,
-            weight="bold" if over else "normal",
             bbox=BEHIND,
             zorder=4,
+            **place,
+            **look,
         )
 
 
 def _legend(stacks: Stacks) -> Legend:
     samples: list[Sample] = []
     if len(stacks.labels) > 1:
-        # A standing stack is read from the top.
         samples = [(label, stacks.fill(part)) for part, label in enumerate(stacks.labels)]
+        # A standing stack is read from the top.
         samples = samples[::-1] if stacks.standing else samples
     if stacks.capacity is not None:
         samples.append((_limit(stacks, stacks.capacity), CAPACITY))
-    if stacks.striped and stacks.beyond.any():
+    if stacks.beyond.any():
         samples.append(("above capacity", _OVER))
     return Legend(samples)
 
@@ -339,101 +297,6 @@ def _limit(stacks: Stacks, capacity: NDArray[np.float64]) -> str:
     factor, unit = scale.pick(float(np.nanmax(stacks.totals, initial=0.0)))
     axis = f"{number(float(values[0]) / factor)} {unit}"
     return f"{stacks.limit}: {text}" + (f" ({axis})" if axis != text else "")
-
-
-# Bars of declared variables: the parts of a total for each plan, machine, topology.
-
-_MOST_BARS = 40
-_NAME_LETTERS = 56
-
-
-def draw_bars(figure: Figure, view: View) -> Canvas:
-    """Draw a figure of kind ``bars``."""
-    stacks = _prepared(figure, view)
-    by = [dim for dim in figure["x"] if view.has(dim)]
-    several = len(figure["parts"]) > 1
-    total = stacks.total_of.lower()
-    axes = ", by " + joined([display.axis(dim) or dim for dim in by]) if by else ""
-    title = f"{total[:1].upper()}{total[1:]} by part{axes}"
-    if not several or total == "time":
-        title = heading(view, "time" if several else figure["parts"][0], by)
-    return draw_stacks(stacks, sheet_of(figure, view, title, stacks.notes, stacks.panels))
-
-
-def refuse_mixed_units(where: str, view: View, names: Sequence[str]) -> str:
-    """Return the unit of variables that are stacked."""
-    units = {view.units(name) for name in names}
-    if len(units) > 1:
-        text = ", ".join(f"{name} ({view.units(name)})" for name in names)
-        message = f"{where}.parts = '{text}': different units can't be stacked; parts of one unit"
-        raise InputError(message)
-    return units.pop()
-
-
-def _prepared(figure: Figure, view: View) -> Stacks:
-    panels = panels_of(figure, view)
-    panel_dims = [figure["panels"]] if len(panels) > 1 else []
-    by = [dim for dim in figure["x"] if view.has(dim)]
-    dims = [*panel_dims, *by]
-    units = refuse_mixed_units(figure.where, view, figure["parts"])
-    names_of = [view.labels(dim) for dim in by]
-    cells = list(np.ndindex(tuple(len(names) for names in names_of)))
-    shape = (len(panels), *(len(names) for names in names_of))
-    parts = np.stack(
-        [_spread(view, part, dims, shape, bool(panel_dims)) for part in figure["parts"]], axis=1
-    ).reshape(len(panels), len(figure["parts"]), -1)
-    capacity = None
-    if figure["capacity"] is not None:
-        capacity = _spread(view, figure["capacity"], dims, shape, bool(panel_dims))
-        capacity = capacity.reshape(len(panels), -1)
-    names = [_name([names_of[k][entry] for k, entry in enumerate(cell)]) for cell in cells]
-    # Two dimensions are a product with holes: what has no value in any panel isn't a bar.
-    kept = np.isfinite(parts).any(axis=(0, 1)) | (len(by) < 2)
-    kept = np.asarray(kept)
-    if np.count_nonzero(kept) > _MOST_BARS:
-        message = (
-            f"{figure.where}.x = '{', '.join(by)}': {np.count_nonzero(kept)} bars can't be read; "
-            f"at most {_MOST_BARS}: choose some by at"
-        )
-        raise InputError(message)
-    notes = _notes(view, np.isnan(parts).any(axis=1) & kept, dims, shape)
-    limit = figure["capacity"]
-    return Stacks(
-        panels,
-        [name for name, keep in zip(names, kept, strict=True) if keep],
-        [sentence(short_name(view, part)) for part in figure["parts"]],
-        parts[..., kept],
-        units,
-        notes,
-        capacity[..., kept] if capacity is not None else None,
-        sentence(short_name(view, limit)) if limit else "",
-    )
-
-
-def _name(parts: list[str]) -> str:
-    """Join a bar's labels, cutting the longest until they fit beside it."""
-    parts = list(parts)
-    while sum(len(part) for part in parts) > _NAME_LETTERS:
-        longest = max(range(len(parts)), key=lambda k: len(parts[k]))
-        parts[longest] = f"{parts[longest].rstrip('…')[:-1].rstrip()}…"
-    return " · ".join(parts)
-
-
-def _spread(
-    view: View, name: str, dims: Sequence[str], shape: tuple[int, ...], panels: bool
-) -> NDArray[np.float64]:
-    values = view.numbers(name, dims)
-    return np.broadcast_to(values if panels else values[None], shape)
-
-
-def _notes(
-    view: View, missing: NDArray[np.bool_], dims: Sequence[str], shape: tuple[int, ...]
-) -> list[str]:
-    if not missing.any():
-        return []
-    where = missing.reshape(shape)
-    why = reasons(view, where if len(dims) == len(shape) else where[0], dims)
-    return [f"No bar: {'; '.join(why)}." if why else "No bar: the file has no value there."]
 
 
 # A tornado: what each constant moves an answer by, at its lower and at its upper point.

@@ -156,7 +156,6 @@ def test_bars_show_totals_and_the_capacity(memory: Make, tmp_path: Path) -> None
     assert "44" in lines  # half of 82 GiB
     assert "none" in lines  # the plan without a value isn't a bar of height zero
     assert "Memory of the device: 80 GB" in text
-    assert "No bar: the file has no value there." in lines
 
 
 def test_best_of_takes_the_best_and_a_rate_the_largest(networks: Make, tmp_path: Path) -> None:

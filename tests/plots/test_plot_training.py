@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 import sweeps
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
-from sweeps.plots.breakdown import draw_breakdown
+from sweeps.plots.breakdown import draw_bars
 from sweeps.plots.data import cell_names, evenly, subject_of, view_of
 from sweeps.plots.declare import check_figures, resolve
 from sweeps.plots.defaults import default_figures
@@ -41,7 +41,7 @@ def canvas_of(dataset: xr.Dataset, **declaration: Any) -> Canvas:
     figure, faults = resolve(figure, subject)
     assert not faults
     with style():
-        return draw_breakdown(figure, view_of(dataset, figure["at"]))
+        return draw_bars(figure, view_of(dataset, figure["at"]))
 
 
 def lengths(canvas: Canvas, panel: int = 0) -> dict[str, dict[int, float]]:
