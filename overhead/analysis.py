@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from overhead.collectives.algorithm import Requirement
-from overhead.communication.operation import DIMENSIONS, WAYS, Operation, multiplied
+from overhead.communication.operation import DIMENSIONS, WAYS, Count, Operation, multiplied
 from overhead.communication.totals import of_dimension
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.formula import REGISTRY, Call
@@ -158,7 +158,7 @@ def dimension_times(
 def is_needed(evaluation: Evaluation, dimension: str) -> bool:
     """Return whether a step has an operation of a dimension, as far as what is given tells."""
     for operation in of_dimension(dimension, evaluation.labels):
-        counts = [evaluation.value(count, {}) for count in operation.counts]
+        counts = [_known(count, evaluation) for count in operation.counts]
         known = [count for count in counts if count is not None]
         if any(np.any(count > 0.0) for count in known):
             return True
@@ -168,12 +168,20 @@ def is_needed(evaluation: Evaluation, dimension: str) -> bool:
     return False
 
 
+def _known(count: Count, evaluation: Evaluation) -> Array | None:
+    """Return a count, or None where what it follows from isn't given."""
+    try:
+        return np.asarray(count.of(evaluation))
+    except MissingQuantities:
+        return None
+
+
 def collective_reports(evaluation: Evaluation, dimension: str) -> tuple[CollectiveReport, ...]:
     """Return a report of each operation of a dimension that there is in a step."""
     return tuple(
         _report(evaluation, operation)
         for operation in of_dimension(dimension, evaluation.labels)
-        if any(np.any(evaluation[count] > 0.0) for count in operation.counts)
+        if any(np.any(count.of(evaluation) > 0.0) for count in operation.counts)
     )
 
 
@@ -187,8 +195,8 @@ def _report(evaluation: Evaluation, operation: Operation) -> CollectiveReport:
         nodes = np.where(uneven > 0.0, spanned, nodes)
     once = {field: evaluation[operation.quantity(part)] for part, field in FIELDS.items()}
     forward, backward = (
-        evaluation[operation.quantity(f"{way}_count")] if way in operation.ways else np.zeros(())
-        for way in WAYS
+        np.zeros(()) if count is None else np.asarray(count.of(evaluation))
+        for count in map(operation.count, WAYS)
     )
     return CollectiveReport(
         operation=operation,

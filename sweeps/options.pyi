@@ -580,33 +580,21 @@ class Step(CommonStep, total=False):
     dp_layer_trained_parameters: Values
     edp_layer_trained_parameters: Values
     one_stage: Values
-    tp_forward_communication_time: Values
-    tp_backward_communication_time: Values
     tp_communication_volume: Values
     tp_communication_energy: Values
     tp_communication_time: Values
-    vocabulary_forward_communication_time: Values
-    vocabulary_backward_communication_time: Values
     vocabulary_communication_volume: Values
     vocabulary_communication_energy: Values
     vocabulary_communication_time: Values
-    cp_forward_communication_time: Values
-    cp_backward_communication_time: Values
     cp_communication_volume: Values
     cp_communication_energy: Values
     cp_communication_time: Values
-    pp_forward_communication_time: Values
-    pp_backward_communication_time: Values
     pp_communication_volume: Values
     pp_communication_energy: Values
     pp_communication_time: Values
-    ep_forward_communication_time: Values
-    ep_backward_communication_time: Values
     ep_communication_volume: Values
     ep_communication_energy: Values
     ep_communication_time: Values
-    dp_forward_communication_time: Values
-    dp_backward_communication_time: Values
     dp_communication_volume: Values
     dp_communication_energy: Values
     dp_communication_time: Values
@@ -844,25 +832,17 @@ class Step(CommonStep, total=False):
     cp_query_all_to_all_time: Values
     cp_query_all_to_all_sent_bytes: Values
     cp_query_all_to_all_energy: Values
-    cp_query_all_to_all_forward_count: Values
-    cp_query_all_to_all_backward_count: Values
     cp_groups: Values
     cp_ranks: Values
     cp_key_value_all_to_all_time: Values
     cp_key_value_all_to_all_sent_bytes: Values
     cp_key_value_all_to_all_energy: Values
-    cp_key_value_all_to_all_forward_count: Values
-    cp_key_value_all_to_all_backward_count: Values
     cp_ring_time: Values
     cp_ring_sent_bytes: Values
     cp_ring_energy: Values
-    cp_ring_forward_count: Values
-    cp_ring_backward_count: Values
     cp_inner_query_all_to_all_time: Values
     cp_inner_query_all_to_all_sent_bytes: Values
     cp_inner_query_all_to_all_energy: Values
-    cp_inner_query_all_to_all_forward_count: Values
-    cp_inner_query_all_to_all_backward_count: Values
     cp_inner_groups: Values
     cp_inner_ranks: Values
     cp_ring_ranks: Values
@@ -870,22 +850,15 @@ class Step(CommonStep, total=False):
     cp_inner_key_value_all_to_all_time: Values
     cp_inner_key_value_all_to_all_sent_bytes: Values
     cp_inner_key_value_all_to_all_energy: Values
-    cp_inner_key_value_all_to_all_forward_count: Values
-    cp_inner_key_value_all_to_all_backward_count: Values
     cp_outer_ring_time: Values
     cp_outer_ring_sent_bytes: Values
     cp_outer_ring_energy: Values
-    cp_outer_ring_forward_count: Values
-    cp_outer_ring_backward_count: Values
     cp_all_gather_time: Values
     cp_all_gather_sent_bytes: Values
     cp_all_gather_energy: Values
-    cp_all_gather_forward_count: Values
-    cp_all_gather_backward_count: Values
     cp_reduce_scatter_time: Values
     cp_reduce_scatter_sent_bytes: Values
     cp_reduce_scatter_energy: Values
-    cp_reduce_scatter_backward_count: Values
     ring_steps: Values
     ring_backward_steps: Values
     cp_layer_forward_time: Values
@@ -906,24 +879,19 @@ class Step(CommonStep, total=False):
     dp_all_reduce_time: Values
     dp_all_reduce_sent_bytes: Values
     dp_all_reduce_energy: Values
-    dp_all_reduce_backward_count: Values
     zero_groups: Values
     zero_ranks: Values
     dp_reduce_scatter_time: Values
     dp_reduce_scatter_sent_bytes: Values
     dp_reduce_scatter_energy: Values
-    dp_reduce_scatter_backward_count: Values
     shard_groups: Values
     shard_ranks: Values
     dp_all_gather_time: Values
     dp_all_gather_sent_bytes: Values
     dp_all_gather_energy: Values
-    dp_all_gather_forward_count: Values
-    dp_all_gather_backward_count: Values
     dp_replica_all_reduce_time: Values
     dp_replica_all_reduce_sent_bytes: Values
     dp_replica_all_reduce_energy: Values
-    dp_replica_all_reduce_backward_count: Values
     replica_groups: Values
     replica_ranks: Values
     edp_messages: Values
@@ -933,24 +901,19 @@ class Step(CommonStep, total=False):
     edp_all_reduce_time: Values
     edp_all_reduce_sent_bytes: Values
     edp_all_reduce_energy: Values
-    edp_all_reduce_backward_count: Values
     edp_groups: Values
     edp_ranks: Values
     edp_reduce_scatter_time: Values
     edp_reduce_scatter_sent_bytes: Values
     edp_reduce_scatter_energy: Values
-    edp_reduce_scatter_backward_count: Values
     expert_shard_groups: Values
     expert_shard_ranks: Values
     edp_all_gather_time: Values
     edp_all_gather_sent_bytes: Values
     edp_all_gather_energy: Values
-    edp_all_gather_forward_count: Values
-    edp_all_gather_backward_count: Values
     edp_replica_all_reduce_time: Values
     edp_replica_all_reduce_sent_bytes: Values
     edp_replica_all_reduce_energy: Values
-    edp_replica_all_reduce_backward_count: Values
     expert_replica_groups: Values
     expert_replica_ranks: Values
     copy_message_bytes: Values
@@ -986,27 +949,19 @@ class Step(CommonStep, total=False):
     ep_dispatch_time: Values
     ep_dispatch_sent_bytes: Values
     ep_dispatch_energy: Values
-    ep_dispatch_forward_count: Values
-    ep_dispatch_backward_count: Values
     ep_groups: Values
     ep_ranks: Values
     ep_combine_time: Values
     ep_combine_sent_bytes: Values
     ep_combine_energy: Values
-    ep_combine_forward_count: Values
-    ep_combine_backward_count: Values
     etp_all_gather_time: Values
     etp_all_gather_sent_bytes: Values
     etp_all_gather_energy: Values
-    etp_all_gather_forward_count: Values
-    etp_all_gather_backward_count: Values
     etp_groups: Values
     etp_ranks: Values
     etp_reduce_scatter_time: Values
     etp_reduce_scatter_sent_bytes: Values
     etp_reduce_scatter_energy: Values
-    etp_reduce_scatter_forward_count: Values
-    etp_reduce_scatter_backward_count: Values
     ep_layer_forward_time: Values
     ep_layer_backward_time: Values
     ep_members_in_node: Values
@@ -1640,15 +1595,11 @@ class Step(CommonStep, total=False):
     pp_transfer_time: Values
     pp_transfer_sent_bytes: Values
     pp_transfer_energy: Values
-    pp_transfer_forward_count: Values
-    pp_transfer_backward_count: Values
     pp_transfer_volume: Values
     pp_transfer_total_energy: Values
     pp_gather_time: Values
     pp_gather_sent_bytes: Values
     pp_gather_energy: Values
-    pp_gather_forward_count: Values
-    pp_gather_backward_count: Values
     rank_load_imbalance: Values
     expert_heat: Values
     activation_bytes: Values
@@ -1856,24 +1807,17 @@ class Step(CommonStep, total=False):
     tp_all_reduce_time: Values
     tp_all_reduce_sent_bytes: Values
     tp_all_reduce_energy: Values
-    tp_all_reduce_forward_count: Values
-    tp_all_reduce_backward_count: Values
     tp_groups: Values
     tp_ranks: Values
     tp_all_gather_time: Values
     tp_all_gather_sent_bytes: Values
     tp_all_gather_energy: Values
-    tp_all_gather_forward_count: Values
-    tp_all_gather_backward_count: Values
     tp_reduce_scatter_time: Values
     tp_reduce_scatter_sent_bytes: Values
     tp_reduce_scatter_energy: Values
-    tp_reduce_scatter_forward_count: Values
-    tp_reduce_scatter_backward_count: Values
     tp_weight_gather_time: Values
     tp_weight_gather_sent_bytes: Values
     tp_weight_gather_energy: Values
-    tp_weight_gather_backward_count: Values
     tp_layer_forward_time: Values
     tp_moe_layer_forward_time: Values
     tp_layer_backward_time: Values
@@ -1913,58 +1857,42 @@ class Step(CommonStep, total=False):
     embedding_all_reduce_time: Values
     embedding_all_reduce_sent_bytes: Values
     embedding_all_reduce_energy: Values
-    embedding_all_reduce_forward_count: Values
     embedding_all_gather_time: Values
     embedding_all_gather_sent_bytes: Values
     embedding_all_gather_energy: Values
-    embedding_all_gather_backward_count: Values
     embedding_reduce_scatter_time: Values
     embedding_reduce_scatter_sent_bytes: Values
     embedding_reduce_scatter_energy: Values
-    embedding_reduce_scatter_forward_count: Values
     logits_all_reduce_time: Values
     logits_all_reduce_sent_bytes: Values
     logits_all_reduce_energy: Values
-    logits_all_reduce_backward_count: Values
     logits_all_gather_time: Values
     logits_all_gather_sent_bytes: Values
     logits_all_gather_energy: Values
-    logits_all_gather_forward_count: Values
-    logits_all_gather_backward_count: Values
     logits_reduce_scatter_time: Values
     logits_reduce_scatter_sent_bytes: Values
     logits_reduce_scatter_energy: Values
-    logits_reduce_scatter_backward_count: Values
     mtp_all_reduce_time: Values
     mtp_all_reduce_sent_bytes: Values
     mtp_all_reduce_energy: Values
-    mtp_all_reduce_forward_count: Values
     mtp_all_gather_time: Values
     mtp_all_gather_sent_bytes: Values
     mtp_all_gather_energy: Values
-    mtp_all_gather_forward_count: Values
-    mtp_all_gather_backward_count: Values
     mtp_reduce_scatter_time: Values
     mtp_reduce_scatter_sent_bytes: Values
     mtp_reduce_scatter_energy: Values
-    mtp_reduce_scatter_forward_count: Values
     mtp_input_all_reduce_time: Values
     mtp_input_all_reduce_sent_bytes: Values
     mtp_input_all_reduce_energy: Values
-    mtp_input_all_reduce_backward_count: Values
     mtp_input_all_gather_time: Values
     mtp_input_all_gather_sent_bytes: Values
     mtp_input_all_gather_energy: Values
-    mtp_input_all_gather_forward_count: Values
-    mtp_input_all_gather_backward_count: Values
     mtp_input_reduce_scatter_time: Values
     mtp_input_reduce_scatter_sent_bytes: Values
     mtp_input_reduce_scatter_energy: Values
-    mtp_input_reduce_scatter_backward_count: Values
     loss_all_reduce_time: Values
     loss_all_reduce_sent_bytes: Values
     loss_all_reduce_energy: Values
-    loss_all_reduce_forward_count: Values
     tied_all_reduce_time: Values
     tied_all_reduce_sent_bytes: Values
     tied_all_reduce_energy: Values

@@ -11,7 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.communication.operation import WAYS, Factors, added, on_network, operation, times
+from overhead.communication.operation import (
+    OPERATIONS,
+    WAYS,
+    Factors,
+    added,
+    on_network,
+    operation,
+    times,
+)
 from overhead.formula import constant, derived, formula, product
 
 WHOLE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
@@ -283,7 +291,7 @@ operation(
     share="pp_message_balance",
     forward=("gathered_at_stages",),
     backward=("gathered_at_stages",),
-    passes=("pp_transfer_forward_count", "pp_transfer_backward_count"),
+    passes=OPERATIONS["pp_transfer"].counts,
     **IN_PARTS,
 )
 on_network("pp_inner_energy", "energy", "inner_boundary", "p2p", "pp_message_bytes")
@@ -291,15 +299,12 @@ on_network("pp_inner_energy", "energy", "inner_boundary", "p2p", "pp_message_byt
 
 @formula(**STAGES)
 def pp_transfer_volume(
-    pp_transfer_sent_bytes,
-    pp,
-    pp_transfer_forward_count,
-    pp_transfer_backward_count,
-    num_micro_batches,
+    pp_transfer_sent_bytes, pp, virtual_pipeline_size, num_micro_batches, backward_passes
 ):
     """PP bytes sent to neighboring stages per rank and step (maximum)."""
-    both = pp_transfer_forward_count + pp_transfer_backward_count
-    two = xp.maximum(both - num_micro_batches, pp_transfer_forward_count)
+    forward = virtual_pipeline_size * num_micro_batches
+    both = forward + virtual_pipeline_size * backward_passes
+    two = xp.where(pp > 1.0, xp.maximum(both - num_micro_batches, forward), 0.0)
     return pp_transfer_sent_bytes * xp.where(pp > 2.0, both, two)
 
 

@@ -1,14 +1,14 @@
 """What communicates in a training step: a family of operations, and the sums over it.
 
 An operation is one collective of a kind of groups with one message.  It has a time, bytes that a
-rank sends and an energy, each once; and a step has it so often: in each forward and each backward,
-for each of what the busiest stage has, and again where a backward repeats the forward.  What a
-layer, a dimension and a step communicate are sums over these.
+rank sends and an energy, each once.  How often a step has it is a `Count`: in each forward and each
+backward, for each of what the busiest stage has, and again where a backward repeats the forward.
+What a layer, a dimension and a step communicate are sums over these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import reduce
 from operator import add, mul
@@ -42,8 +42,24 @@ BIND = {
 GRID = {f"mesh_n{axis}": f"group_n{axis}" for axis in "xyz"}
 PODS = {"nodes_per_pod": "group_pod_nodes", "pod_bandwidth": "effective_pod_bandwidth"}
 
-# What is multiplied: quantities, numbers, and sums of both.
-Factors = tuple[str | float | tuple[str | float, ...], ...]
+
+@frozen(slots=True)
+class Count:
+    """How often a step has an operation in one direction, on the rank that has it most."""
+
+    terms: tuple[Factors, ...]  # Products whose sum it is
+    # Ranks of a group: of one alone there is no operation; empty: the terms say so
+    ranks: str = ""
+
+    def of(self, known: Any) -> Any:
+        """Return it; `known` has quantities by name."""
+        whole = reduce(add, (multiplied(term, known) for term in self.terms))
+        return xp.where(known[self.ranks] > 1.0, whole, 0.0) if self.ranks else whole
+
+
+# What is multiplied: quantities, numbers and counts, and sums of these.
+Factor = str | float | Count
+Factors = tuple[Factor | tuple[Factor, ...], ...]
 
 
 @frozen(slots=True)
@@ -63,13 +79,15 @@ class Operation:
     backward: Factors | None = None
     repeated: str = ""  # The quantity that is the share of its forwards that a backward repeats
     each: Factors = ()  # How many such things the stage has that has most
-    passes: tuple[str, str] = ("num_micro_batches", "backward_passes")  # How many passes a step has
+    passes: tuple[Factor, Factor] = ("num_micro_batches", "backward_passes")  # Passes of a step
     # The quantity by which all stages' counts, on average, fall short of the busiest stage's
     share: str = ""
     of: str = ""  # The kind of groups by whose number its energy is multiplied
     # Labels of the plans that have it; empty: each has
     when: Mapping[str, str] = field(default_factory=dict)
     own: tuple[str, ...] = ()  # Which of its quantities have formulas of their own
+    source: str = "derivation"  # The publication that says how often there is one, and where
+    where: str = ""
 
     def quantity(self, part: str) -> str:
         """Return the name of one of its quantities, such as its time."""
@@ -81,17 +99,25 @@ class Operation:
             return (*self.forward, self.repeated) if self.forward and self.repeated else None
         return self.forward if way == "forward" else self.backward
 
-    @property
-    def ways(self) -> tuple[str, ...]:
-        """The directions in which a step has it."""
-        return tuple(
-            way for way in WAYS if self.often(way) is not None or f"{way}_count" in self.own
-        )
+    def count(self, way: str) -> Count | None:
+        """Return how often a step has it in one direction; None: never."""
+        if f"{way}_count" in self.own:
+            return Count(((self.quantity(f"{way}_count"),),))
+        repeats = ("recompute",) if way == "backward" else ()
+        found = [often for each in (way, *repeats) if (often := self.often(each)) is not None]
+        passes = self.passes[WAYS.index(way)]
+        terms: tuple[Factors, ...] = tuple((*often, passes, *self.each) for often in found)
+        return Count(terms, f"{self.group}_ranks") if terms else None
 
     @property
-    def counts(self) -> tuple[str, ...]:
+    def counted_by(self) -> tuple[str, ...]:
+        """The quantities of which follows how often a step has it."""
+        return tuple(_degrees((self.counts,)))
+
+    @property
+    def counts(self) -> tuple[Count, ...]:
         """How often a step has it, in each direction in which it does."""
-        return tuple(self.quantity(f"{way}_count") for way in self.ways)
+        return tuple(count for way in WAYS if (count := self.count(way)) is not None)
 
     @property
     def volume(self) -> Factors:
@@ -130,8 +156,6 @@ def operation(
     message: str,
     *,
     levels: Mapping[str, str] | None = None,
-    source: str = "derivation",
-    where: str = "",
     **more: Any,
 ) -> None:
     """Declare a communication: what it costs on the network, and how often a step has it."""
@@ -141,14 +165,6 @@ def operation(
     for part in ("time", "sent_bytes", "energy"):
         if part not in made.own:
             on_network(made.quantity(part), part, made.group, collective, message, levels)
-    for ways, passes in zip((("forward",), ("backward", "recompute")), made.passes, strict=True):
-        terms = [
-            (*often, passes, *made.each) for way in ways if (often := made.often(way)) is not None
-        ]
-        if terms:
-            said: Further = {"source": source, "where": where, "when": made.when}
-            count = made.quantity(f"{ways[0]}_count")
-            added(count, terms, several=f"{made.group}_ranks", **said)
 
 
 def on_network(
@@ -188,45 +204,60 @@ def multiplied(factors: Factors, known: Any) -> Any:
     def value(factor: Any) -> Any:
         if isinstance(factor, tuple):
             return reduce(add, map(value, factor))
+        if isinstance(factor, Count):
+            return factor.of(known)
         return known[factor] if isinstance(factor, str) else factor
 
     return reduce(mul, map(value, factors), 1.0)
 
 
 def added(
-    returns: str,
-    terms: Sequence[Factors],
-    title: str = "",
-    *,
-    several: str = "",
-    **further: Unpack[Further],
+    returns: str, terms: Sequence[Factors], title: str = "", **further: Unpack[Further]
 ) -> None:
-    """Declare a quantity as a sum of products; 0 where a group isn't of several ranks."""
-    factors = [element for term in terms for element in term]
-    flat = [
-        part for factor in factors for part in (factor if isinstance(factor, tuple) else (factor,))
-    ]
-    names = dict.fromkeys(part for part in (*flat, several) if isinstance(part, str) and part)
+    """Declare a quantity as a sum of products."""
+    powers = _degrees((Count(tuple(terms)),))
+    names = tuple(powers)
 
     def kernel(*values: Array) -> Array:
         known = dict(zip(names, values, strict=True))
-        whole = reduce(add, (multiplied(term, known) for term in terms))
-        return xp.asarray(xp.where(known[several] > 1.0, whole, 0.0) if several else whole)
+        return xp.asarray(reduce(add, (multiplied(term, known) for term in terms)))
 
-    further.setdefault("laws", _laws(terms, several))
-    declare(returns, tuple(names), kernel, title, **further)
+    if not any(_falls(term) for term in terms):
+        kinds = ((name, "linear" if power == 1 else "up") for name, power in powers.items())
+        further.setdefault("laws", "; ".join(f"{kind}: {name}" for name, kind in kinds))
+    declare(returns, names, kernel, title, **further)
 
 
-def _laws(terms: Sequence[Factors], several: str) -> str:
-    """Return the laws of a sum of products: it rises, linearly in what no term has twice."""
-    moving: dict[str, str] = {several: "up"} if several else {}
-    for term in terms:
-        flat = [
-            part for factor in term for part in (factor if isinstance(factor, tuple) else (factor,))
-        ]
-        if any(isinstance(part, float) and part < 0.0 for part in flat):
-            return ""
-        for name in (part for part in flat if isinstance(part, str)):
-            twice = flat.count(name) > 1 or moving.get(name) == "up"
-            moving[name] = "up" if twice else "linear"
-    return "; ".join(f"{kind}: {name}" for name, kind in moving.items())
+SWITCHES = 2  # The power of ranks, which decide whether there is an operation at all
+
+
+def _degrees(factors: Factors) -> dict[str, int]:
+    """Return the power in which each quantity is in a product, at most."""
+    powers: dict[str, int] = {}
+    for factor in factors:
+        highest: dict[str, int] = {}
+        for part in factor if isinstance(factor, tuple) else (factor,):
+            for name, power in _of_part(part):
+                highest[name] = max(power, highest.get(name, 0))
+        for name, power in highest.items():
+            powers[name] = powers.get(name, 0) + power
+    return powers
+
+
+def _of_part(part: Factor) -> Iterator[tuple[str, int]]:
+    if isinstance(part, Count):
+        for term in part.terms:
+            yield from _degrees(term).items()
+        if part.ranks:
+            yield part.ranks, SWITCHES
+    elif isinstance(part, str):
+        yield part, 1
+
+
+def _falls(factors: Factors) -> bool:
+    """Return whether a number is taken away somewhere in a product."""
+    return any(
+        isinstance(part, float) and part < 0.0
+        for factor in factors
+        for part in (factor if isinstance(factor, tuple) else (factor,))
+    )

@@ -7,6 +7,7 @@ sums are no less than what any rank does.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from overhead.communication import activations, context, data, expert
 from overhead.communication.operation import (
@@ -14,7 +15,6 @@ from overhead.communication.operation import (
     OPERATIONS,
     WAYS,
     Factors,
-    Operation,
     added,
     of_dimension,
 )
@@ -26,25 +26,28 @@ __all__ = ["OPERATIONS", "of_dimension"]
 FAMILIES = (activations, context, expert, data)
 
 
+def time_of(dimension: str, way: str, labels: Mapping[str, str], known: Any) -> Any:
+    """Return the time of a dimension's operations in one direction of a step."""
+    counts = [(operation, operation.count(way)) for operation in of_dimension(dimension, labels)]
+    times = (count.of(known) * known[op.quantity("time")] for op, count in counts if count)
+    return sum(times, start=0.0)
+
+
 def _declare(dimension: str, labels: Mapping[str, str]) -> None:
     """Declare a dimension's totals, where operations depend on labels for these."""
     every = of_dimension(dimension, labels)
-    counts = [(operation, way) for way in WAYS for operation in every if way in operation.ways]
-
-    def time(operation: Operation, way: str) -> Factors:
-        return operation.quantity(f"{way}_count"), operation.quantity("time")
-
-    sums: dict[str, list[Factors]] = {
-        f"{way}_communication_time": [
-            time(operation, each) for operation, each in counts if each == way
-        ]
+    times = [
+        (count, operation.quantity("time"))
         for way in WAYS
-    }
-    sums["communication_count"] = [
-        (operation.quantity(f"{way}_count"),) for operation, way in counts
+        for operation in every
+        if (count := operation.count(way)) is not None
     ]
-    sums["communication_volume"] = [operation.volume for operation in every]
-    sums["communication_energy"] = [operation.total_energy for operation in every]
+    sums: dict[str, list[Factors]] = {
+        "communication_time": [*times],
+        "communication_count": [(count,) for count, _ in times],
+        "communication_volume": [operation.volume for operation in every],
+        "communication_energy": [operation.total_energy for operation in every],
+    }
     for end, terms in sums.items():
         added(f"{dimension}_{end}", terms, when=labels)
 
@@ -55,10 +58,6 @@ for _dimension in DIMENSIONS:
             _declare(_dimension, {"context_parallel": _kind})
     else:
         _declare(_dimension, {})
-    total(
-        f"{_dimension}_communication_time",
-        [f"{_dimension}_{way}_communication_time" for way in WAYS],
-    )
 
 for _returns, _end in (
     ("communication_upper_bound", "communication_time"),

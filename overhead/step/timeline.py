@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from overhead.communication.operation import Operation
-from overhead.communication.totals import of_dimension
+from overhead.communication.totals import of_dimension, time_of
 from overhead.evaluation import Evaluation
 from overhead.frozen import frozen
 from overhead.labels import FOLDED, PAIRED, PLAIN
@@ -199,7 +199,7 @@ def _data_parallel(evaluation: Evaluation, spans: Sequence[Span]) -> Iterator[Sp
     sharded = evaluation["zero_stage"] >= 3.0
     work = [(s.start, s.end) for s in spans if s.row == PARTS and s.kind in COMPUTING_KINDS]
     gathered, reduced = (
-        float(evaluation[f"dp_{way}_communication_time"]) for way in ("forward", "backward")
+        float(time_of("dp", way, evaluation.labels, evaluation)) for way in ("forward", "backward")
     )
     copies = float(evaluation["sharding_copy_time"])
     left = gathered + reduced + copies - float(evaluation["exposed_dp_time"])
@@ -286,6 +286,9 @@ class _Passes:
 
     def _time(self, name: str) -> float:
         return float(self.evaluation[name])
+
+    def _sent(self, dimension: str, way: str) -> float:
+        return float(time_of(dimension, way, self.evaluation.labels, self.evaluation))
 
     def _layers(self, kind: str) -> list[float]:
         """Return how many layers of a kind each chunk has; the ends' own counts are told."""
@@ -422,7 +425,7 @@ class _Passes:
                 layers = self.layers["moe"][chunk]
                 layers += self.layers["dense"][chunk] if row == CONTEXT else 0.0
                 if self._time(dimension) > 1.0 and layers:
-                    whole = self._time(f"{dimension}_{way}_communication_time")
+                    whole = self._sent(dimension, way)
                     each = whole / (self._time("num_micro_batches") * self._time(most))
                     times_by_row[row] = times_by_row.get(row, 0.0) + layers * each
         return times_by_row
@@ -442,9 +445,8 @@ class _Passes:
             for row, share in self._shares(task) if task.kind != WEIGHTS else ():
                 counts_of_row = counts.setdefault(row, {})
                 for operation in self._operations(row, task.chunk):
-                    if way not in operation.ways:
-                        continue
-                    count = share * self._time(operation.quantity(f"{way}_count"))
+                    often = operation.count(way)
+                    count = share * float(often.of(self.evaluation)) if often else 0.0
                     if count > 0.0:
                         counts_of_row[operation.name] = (
                             counts_of_row.get(operation.name, 0.0) + count
@@ -454,7 +456,7 @@ class _Passes:
     def _shares(self, task: Task) -> Iterator[tuple[str, float]]:
         """Yield by row which share of the busiest stage's messages of a step a pass has."""
         way = FORWARD if task.kind == FORWARD else BACKWARD
-        tensor = self._time(f"tp_{way}_communication_time")
+        tensor = self._sent("tp", way)
         if tensor > 0.0:
             yield TENSOR, self.sent((task,))[TENSOR] / tensor
         for row, (_, most) in SHARED.items():

@@ -594,6 +594,5 @@ def _operation(
     yield from derivation.collective(
         [operation.quantity(part) for part in OF_ONE], operation.title, evaluation, DEEP
     )
-    for count in operation.counts:
-        if float(evaluation[count]) > 0.0:
-            yield from derivation.lines(count, evaluation, DEEP)
+    for name in operation.counted_by:
+        yield from derivation.lines(name, evaluation, DEEP)

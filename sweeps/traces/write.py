@@ -382,7 +382,7 @@ class _Stage:
         return messages
 
     def _count(self, operation: Operation) -> float:
-        return sum(map(self._value, operation.counts))
+        return sum(float(count.of(self.evaluation)) for count in operation.counts)
 
     def _after(self, done: list[int]) -> None:
         """Add what follows the passes, in order."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from overhead.communication.operation import DIMENSIONS, WAYS, Operation, multiplied, of_dimension
-from overhead.communication.totals import OPERATIONS
+from overhead.communication.totals import OPERATIONS, time_of
 from overhead.evaluation import Evaluation
 from overhead.quantity import Array
 from tests.overhead.usual import usual
@@ -26,6 +26,7 @@ __all__ = [
     "counts",
     "happening",
     "held",
+    "sent",
     "spent",
     "total_energy",
     "volume",
@@ -96,8 +97,8 @@ def happening(evaluation: Evaluation) -> list[Operation]:
 
 def count(evaluation: Evaluation, name: str, way: str) -> Array:
     """Return how often a step has an operation in one direction."""
-    one = OPERATIONS[name]
-    return evaluation[f"{name}_{way}_count"] if way in one.ways else np.zeros(())
+    often = OPERATIONS[name].count(way)
+    return np.asarray(often.of(evaluation)) if often else np.zeros(())
 
 
 def volume(evaluation: Evaluation, name: str) -> Array:
@@ -112,6 +113,9 @@ def total_energy(evaluation: Evaluation, name: str) -> Array:
 
 def spent(evaluation: Evaluation, name: str, way: str) -> Array:
     """Return a step's time of an operation in one direction."""
-    happens = way in OPERATIONS[name].ways
-    often = count(evaluation, name, way)
-    return np.asarray(often * evaluation[f"{name}_time"]) if happens else often
+    return np.asarray(count(evaluation, name, way) * evaluation[f"{name}_time"])
+
+
+def sent(evaluation: Evaluation, dimension: str, way: str) -> Array:
+    """Return the time of a dimension's communication in one direction of a step."""
+    return np.asarray(time_of(dimension, way, evaluation.labels, evaluation))

@@ -14,8 +14,10 @@ from tests.overhead.communication_cases import (
     LLAMA,
     MACHINE,
     MOE,
+    count,
     counts,
     held,
+    sent,
     spent,
     total_energy,
 )
@@ -40,8 +42,8 @@ def test_tensor_parallelism_without_sequence_parallelism() -> None:
     assert float(step["tp_message_bytes"]) == A
     assert float(step["tp_all_reduce_time"]) == pytest.approx(once)
     # 8 layers of 2 blocks, 3 micro-batches, each way.
-    assert times(step, "tp_all_reduce_forward_count", "tp_all_reduce_backward_count") == (48, 48)
-    assert float(step["tp_forward_communication_time"]) == pytest.approx(48 * once)
+    assert counts(step)["tp_all_reduce"] == (48, 48)
+    assert float(sent(step, "tp", "forward")) == pytest.approx(48 * once)
     assert float(step["tp_communication_time"]) == pytest.approx(96 * once)
     assert float(step["tp_communication_volume"]) == pytest.approx(96 * 2 * 3 / 4 * A)
     # A ring of 4 sends 2*3 messages over all its links together; 8 bits a byte, 1 pJ a bit.
@@ -53,7 +55,7 @@ def test_tensor_parallelism_without_sequence_parallelism() -> None:
 def test_tensor_parallelism_with_sequence_parallelism() -> None:
     step = held({**GPT, "tp": 4, "num_micro_batches": 3, "sequence_parallel": 1}, recompute="full")
     half = 3 * (NEAR + A / 4 / INSIDE)
-    assert float(step["tp_all_reduce_forward_count"]) == 0.0
+    assert float(count(step, "tp_all_reduce", "forward")) == 0.0
     for name, forward, backward in (
         ("tp_all_gather", 48, 96),
         ("tp_reduce_scatter", 48, 96),
@@ -83,7 +85,7 @@ def test_tensor_parallelism_of_mixers_without_an_mlp() -> None:
     plan = {**shapes, "tp": 4, "sequence_length": 2048, "num_micro_batches": 3}
     step = held(plan)
     assert float(step["max_stage_tp_blocks"]) == float(step["all_tp_blocks"]) == 52
-    assert times(step, "tp_all_reduce_forward_count", "tp_all_reduce_backward_count") == (156, 156)
+    assert counts(step)["tp_all_reduce"] == (156, 156)
     whole = 2 * 2048 * 2688
     assert float(step["tp_communication_volume"]) == pytest.approx(312 * 2 * 3 / 4 * whole)
     layers = times(step, "tp_layer_forward_time", "tp_moe_layer_forward_time")
@@ -103,10 +105,10 @@ def test_what_recomputation_repeats(recompute: str, gathers: int, reductions: in
     half = float(step["tp_all_gather_time"])
     expected = pytest.approx((gathers + reductions) * half)
     assert float(step["tp_layer_recompute_time"]) == expected
-    assert float(step["tp_all_gather_backward_count"]) == 8 * (2 + gathers)
-    assert float(step["tp_reduce_scatter_backward_count"]) == 8 * (2 + reductions)
+    assert float(count(step, "tp_all_gather", "backward")) == 8 * (2 + gathers)
+    assert float(count(step, "tp_reduce_scatter", "backward")) == 8 * (2 + reductions)
     attention = recompute in ("selective", "full", "full_early_stop")
-    assert float(step["cp_query_all_to_all_backward_count"]) == 8 * 2 * (1 + attention)
+    assert float(count(step, "cp_query_all_to_all", "backward")) == 8 * 2 * (1 + attention)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +162,8 @@ def test_vocabulary_with_sequence_parallelism() -> None:
     assert float(step["vocabulary_first_time"]) == pytest.approx(2 * half)
     assert float(step["vocabulary_last_time"]) == pytest.approx(3 * half + 3 * loss)
     forward = 4 * (2 * half + 3 * loss)
-    assert float(step["vocabulary_forward_communication_time"]) == pytest.approx(forward)
-    assert float(step["vocabulary_backward_communication_time"]) == pytest.approx(4 * 3 * half)
+    assert float(sent(step, "vocabulary", "forward")) == pytest.approx(forward)
+    assert float(sent(step, "vocabulary", "backward")) == pytest.approx(4 * 3 * half)
 
 
 # Context parallelism: 8192 tokens of a sequence over 4 ranks, 64/2 heads of 128, 8/2 of keys.
@@ -264,7 +266,7 @@ def test_pipelines(change: dict[str, float], inside: bool, message: float) -> No
     once = latency + message / bandwidth
     assert float(step["p2p_time"]) == pytest.approx(once)
     assert float(step["pp_communication_time"]) == pytest.approx(8 * once)
-    assert float(step["pp_forward_communication_time"]) == pytest.approx(4 * once)
+    assert float(sent(step, "pp", "forward")) == pytest.approx(4 * once)
     # Of two stages each sends one way.
     ways = 8 if change["pp"] > 2 else 4
     assert float(step["pp_communication_volume"]) == pytest.approx(ways * message)
@@ -279,7 +281,7 @@ def test_stages_that_send_their_parts_gather_them() -> None:
     assert float(step["pp_communication_time"]) == pytest.approx(8 * (once + gather))
     split = held({**plan, "scatter_gather": 1, "sequence_parallel": 1})
     assert float(split["p2p_time"]) == pytest.approx(once)
-    assert float(split["pp_gather_forward_count"]) == 0.0
+    assert float(count(split, "pp_gather", "forward")) == 0.0
 
 
 def test_a_small_stage_has_all_cards_of_its_node() -> None:
@@ -384,7 +386,7 @@ def test_a_bare_number_of_parameters() -> None:
     assert float(step["max_rank_dense_parameters"]) == share
     assert float(step["dp_communication_volume"]) == pytest.approx(2 * 7 / 8 * 2 * share)
     assert float(step["ep_communication_time"]) == 0.0
-    assert float(step["tp_all_reduce_forward_count"]) == 2
+    assert float(count(step, "tp_all_reduce", "forward")) == 2
     assert float(step["communication_upper_bound"]) > float(step["dp_communication_time"])
     heads = held({**bare, "cp": 2}, shapes="unknown")
     assert float(heads["cp_query_bytes"]) == 2 * 512 * 4096 / 2

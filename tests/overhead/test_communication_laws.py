@@ -21,6 +21,7 @@ from tests.overhead.communication_cases import (
     counts,
     happening,
     held,
+    sent,
     spent,
     total_energy,
     volume,
@@ -99,7 +100,7 @@ def test_without_parallelism_there_is_no_communication(topology: str) -> None:
 def test_forwards_alone_have_no_gradients() -> None:
     step = held({**GPT, **PLANS}, schedule="forward_only")
     for name in DIMENSIONS:
-        assert not np.any(step[f"{name}_backward_communication_time"])
+        assert not np.any(sent(step, name, "backward"))
     assert not np.any(step["dp_reduce_time"])
 
 
@@ -122,9 +123,11 @@ def test_totals_are_sums(model: str, kind: str) -> None:
     sums = dict.fromkeys(("time", "volume", "energy"), np.zeros(()))
     for name in DIMENSIONS:
         mine = [one.name for one in happening(step) if one.dimension == name]
-        parts = {
-            f"{way}_communication_time": [spent(step, one, way) for one in mine] for way in WAYS
-        }
+        ways = [[spent(step, one, way) for one in mine] for way in WAYS]
+        for way, times in zip(WAYS, ways, strict=True):
+            one_way, whole = np.broadcast_arrays(sent(step, name, way), sum(times))
+            np.testing.assert_allclose(one_way, whole, rtol=1e-13)
+        parts = {"communication_time": [time for times in ways for time in times]}
         parts["communication_count"] = [count(step, one, way) for one in mine for way in WAYS]
         parts["communication_volume"] = [volume(step, one) for one in mine]
         parts["communication_energy"] = [total_energy(step, one) for one in mine]
@@ -143,8 +146,8 @@ def test_an_operation_s_bytes_are_its_counts_times_what_one_sends() -> None:
     for one in happening(step):
         if one.name != "pp_transfer":
             both = sum(count(step, one.name, way) for way in WAYS)
-            sent = both * step[f"{one.name}_sent_bytes"]
-            np.testing.assert_allclose(volume(step, one.name), sent, rtol=1e-14)
+            bytes_sent = both * step[f"{one.name}_sent_bytes"]
+            np.testing.assert_allclose(volume(step, one.name), bytes_sent, rtol=1e-14)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from overhead.memory.quantities import MODULES
 from overhead.step.parts import PARTS
+from tests.overhead.communication_cases import count
 from tests.overhead.memory_cases import DEEPSEEK_V3, LLAMA3_70B, MIXED, held, stage_memory
 from tests.overhead.step_cases import evaluation
 from tests.tables import keyed
@@ -115,7 +116,7 @@ def test_modules_take_the_time_of_their_forwards() -> None:
     assert float(step["dense_layer_recompute_time"]) == 0.0
     exchanged = float(step["exposed_ep_time"]) / float(none["exposed_ep_time"])
     assert exchanged == pytest.approx(1.5, rel=1e-12)
-    counts = [float(one["ep_dispatch_backward_count"]) for one in (step, none)]
+    counts = [float(count(one, "ep_dispatch", "backward")) for one in (step, none)]
     assert counts[0] == 2 * counts[1]
     up = evaluation({**plan, **NOTHING, "recompute_mla_up_proj": 1.0}, recompute="selective")
     weights = 1536 * 128 * 192 + 512 * 128 * 256

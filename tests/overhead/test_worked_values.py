@@ -40,14 +40,6 @@ WORKED = [
     ("routed_tokens", (4096.0, 8.0, 2.0, 4.0), 16384.0),
     # As many, of 7,168 numbers each, and a quarter more on the busiest rank.
     ("routed_elements", (4096.0, 8.0, 7168.0, 1.25, 4.0), 8192.0 * 7168.0 * 1.25),
-    # A gather a layer of 5 in each of 3 forwards; in 5 backwards of 7 layers the gather of keys, of
-    # which 0.75 aren't kept, and half of the forward's where attention is computed again; of one
-    # rank none.
-    ("cp_all_gather_forward_count_all_gather", (3.0, 5.0, 2.0), 15.0),
-    ("cp_all_gather_forward_count_all_gather", (3.0, 5.0, 1.0), 0.0),
-    ("cp_all_gather_backward_count_all_gather", (0.75, 5.0, 7.0, 0.5, 2.0), 35.0 * 1.25),
-    # Two gathers of 3 s and five scatters of 7 s.
-    ("cp_backward_communication_time_all_gather", (2.0, 3.0, 5.0, 7.0), 41.0),
 ]
 
 
