@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import Further, product, total
+from overhead.formula import Further, declare
 from overhead.model.layer import (
     AGAIN,
     HEADS,
@@ -22,6 +22,7 @@ from overhead.model.layer import (
     module_bytes,
     rank_parameters,
     residual,
+    sum_of,
     weights,
 )
 from overhead.quantity import Array
@@ -177,20 +178,23 @@ for _name, _kind, _source in (
     declare_sum(f"{_name}_parameters", all_parameters, _kind, (f"{_name}_weights",), **_source)
 TENSOR: Further = {"source": "narayanan2021", "where": "section 2.3", "assumes": (SPLIT,)}
 declare_sum("mlp_rank_parameters", rank_parameters, mlp, ("tp",), **TENSOR)
-declare_sum("shared_expert_rank_parameters", rank_parameters, shared_experts, ("tp",), **TENSOR)
-declare_sum("one_expert_rank_parameters", rank_parameters, expert, ("etp",), **TENSOR)
-total(
+_shared, _of_shared = sum_of(rank_parameters, shared_experts, ("tp",))
+_expert, _of_expert = sum_of(rank_parameters, expert, ("etp",))
+declare(
     "shared_rank_parameters",
-    ("router_parameters", "shared_expert_rank_parameters"),
+    ("router_parameters", *_shared),
+    lambda router, *sizes: router + _of_shared(*sizes),
     source="megatron",
     where="megatron/core/transformer/moe (router.py, shared_experts.py)",
-    assumes=("the router is whole on each rank",),
+    assumes=("the router is whole on each rank", SPLIT),
 )
-product(
+declare(
     "expert_rank_parameters",
-    ("local_experts", "one_expert_rank_parameters"),
+    ("local_experts", *_expert),
+    lambda local, *sizes: local * _of_expert(*sizes),
     source="megatron",
     where="megatron/core/transformer/moe/experts.py",
+    assumes=(SPLIT,),
 )
 ADAPTED: dict[str, Any] = {"source": "hu2021", "where": "section 4.1"}
 declare_sum("mlp_adapter_width", adapter_width, mlp, ("lora_mlp",), **ADAPTED)

@@ -26,7 +26,6 @@ from overhead.model.layer import (
     Sum,
     adapter_width,
     all_parameters,
-    declare_sum,
     first_width,
     further_up_width,
     kept_bytes,
@@ -334,7 +333,7 @@ class Mixer:
     share: str
     source: str
     where: str
-    assumes: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = ()  # What its functions assume
     layers: str = ""  # How many have it, where a model says so
     scans: bool = False  # Over a state in place of scores: its GEMMs aren't attention's
 
@@ -372,43 +371,18 @@ def _over_mixers(quantity: str, mixers: Sequence[Mixer]) -> list[str]:
     return [name for mixer in mixers for name in (mixer.share, f"{mixer.name}_{quantity}")]
 
 
-for _mixer in MIXERS:
-    _of: Further = {"source": _mixer.source, "where": _mixer.where, "assumes": _mixer.assumes}
-    _name = _mixer.name
-    declare_sum(f"{_name}_weights", weights, _mixer.part, **_of)
-    declare_sum(f"{_name}_parameters", all_parameters, _mixer.part, (f"{_name}_weights",), **_of)
-    declare_sum(f"{_name}_rank_parameters", rank_parameters, _mixer.part, ("tp",), **_of)
-    if _mixer.kept:
-        declare_sum(f"{_name}_activations", kept_bytes, _mixer.kept, OF_KEPT, **_of)
-for _quantity in ("weights", "parameters", "rank_parameters"):
-    declare(f"mixer_{_quantity}", _over_mixers(_quantity, MIXERS), _mean)
-
-
-def _attending(whole, fraction, *others):
-    return xp.where(fraction > 0.0, _mean(*others) / xp.where(fraction > 0.0, fraction, 1.0), whole)
-
-
-declare(
-    "attending_parameters",
-    ("mixer_parameters", "attention_layer_fraction", *_over_mixers("parameters", ATTENDING)),
-    _attending,
-    "Attention parameters of a layer that has it",
-)
-_keeping = [mixer for mixer in MIXERS if mixer.kept]
-declare("mixer_activations", _over_mixers("activations", _keeping), _mean, assumes=(CAST,))
-
-
-def mean_of(
-    returns: str,
+def over_mixers(
     of: Sum,
     more: Sequence[str] = (),
     *,
     mixers: Sequence[Mixer] = MIXERS,
     kept: bool = False,
     narrow: bool = False,
-    **further: Unpack[Further],
-) -> None:
-    """Declare the mean over layers of a sum over GEMMs (narrow ones), or over what is kept."""
+) -> tuple[tuple[str, ...], Callable[..., Any]]:
+    """Return the mean over layers of a sum over GEMMs (narrow ones) or over what is kept.
+
+    First the quantities of which it follows, then the mean of these.
+    """
     kinds = [(mixer, mixer.kept if kept else mixer.part) for mixer in mixers]
     each = [(mixer, *sum_of(of, kind, more)) for mixer, kind in kinds if kind]
     each = [(mixer, names, part_kernel) for mixer, names, part_kernel in each if names]
@@ -425,9 +399,53 @@ def mean_of(
                 left = 0.0 if mixer.scans else given["bf16_attention"]
                 share = share * (given["low_precision_layer_fraction"] * (1.0 - left))
             parts.append(share * part_kernel(*(given[name] for name in names)))
-        return reduce(add, parts)
+        return xp.asarray(reduce(add, parts))
 
+    return inputs, kernel
+
+
+def mean_of(
+    returns: str,
+    of: Sum,
+    more: Sequence[str] = (),
+    *,
+    mixers: Sequence[Mixer] = MIXERS,
+    kept: bool = False,
+    narrow: bool = False,
+    **further: Unpack[Further],
+) -> None:
+    """Declare a quantity as a mean of `over_mixers`."""
+    inputs, kernel = over_mixers(of, more, mixers=mixers, kept=kept, narrow=narrow)
     declare(returns, inputs, kernel, **further)
+
+
+def whole(part: Part) -> Array:
+    """Weights, biases and norms of a mixer."""
+    return all_parameters(part, weights(part))
+
+
+KINDS: Further = {
+    "source": "derivation",
+    "assumes": tuple(words for mixer in MIXERS for words in mixer.assumes),
+}
+mean_of("mixer_weights", weights, **KINDS)
+mean_of("mixer_parameters", whole, **KINDS)
+mean_of("mixer_rank_parameters", rank_parameters, ("tp",), **KINDS)
+mean_of("mixer_activations", kept_bytes, OF_KEPT, kept=True, assumes=(CAST,))
+_inputs, _kernel = over_mixers(whole, mixers=ATTENDING)
+
+
+def _attending(all_layers, fraction, *sizes):
+    some = fraction > 0.0
+    return xp.where(some, _kernel(*sizes) / xp.where(some, fraction, 1.0), all_layers)
+
+
+declare(
+    "attending_parameters",
+    ("mixer_parameters", "attention_layer_fraction", *_inputs),
+    _attending,
+    "Attention parameters of a layer that has it",
+)
 
 
 # Shares of the layers: of mixers, which are one a layer, and of what is beside attention in some.
@@ -473,20 +491,29 @@ def indexer_fraction(index_heads, index_layers, layers):
     return xp.where(index_heads > 0.0, fraction, 0.0)
 
 
-def _part(every, *some):
-    return xp.minimum(_mean(*some) / xp.maximum(every, 1.0), 1.0)
+_scanned, _weights = over_mixers(weights, mixers=SCANNING)
+
+
+def _part(every, *sizes):
+    return xp.minimum(_weights(*sizes) / xp.maximum(every, 1.0), 1.0)
 
 
 declare(
     "linear_attention_weight_fraction",
-    ("mixer_weights", *_over_mixers("weights", SCANNING)),
+    ("mixer_weights", *_scanned),
     _part,
     source="megatron",
     where=GDN,
 )
-declare(
-    "mixer_scan_flops", _over_mixers("scan_flops", SCANNING), _mean, source="megatron", where=GDN
-)
+
+
+def _scans(*values):
+    each = [share * value for share, value in zip(values[::2], values[1::2], strict=True)]
+    return xp.asarray(reduce(add, each))
+
+
+_flops = [name for mixer in SCANNING for name in (mixer.share, f"{mixer.name}_scan_flops")]
+declare("mixer_scan_flops", _flops, _scans, source="megatron", where=GDN)
 
 
 def _scan_time(share, bandwidth, *scans):

@@ -84,22 +84,26 @@ def test_layers_with_linear_attention_have_no_scores(kernel: str, each: int) -> 
     # Around it norm and input; latent vectors; queries, keys, values, gate, its product, context.
     latent = 2 * 2 * 7168 + 2 * (2 * (1536 + 512) + 64) + 96 * each
     latent += 2 * 96 * (2 * 192 + 128 + 2 * 128 + 128)
-    assert kept(KIMI, "latent_attention_activations", kernel) == latent
+    alone = {"latent_attention_fraction": 1.0, "linear_attention_fraction": 0.0}
+    assert kept(KIMI, "mixer_activations", kernel, **alone) == latent
     share = kept(KIMI, "latent_attention_fraction"), kept(KIMI, "grouped_query_fraction")
     assert share == (pytest.approx(24 / 93), 0.0)
 
 
 def test_two_products_behind_attention_keep_an_input_each() -> None:
     """DeepSeek-V4 Flash: 64 contexts of 512, then 8 groups' vectors of 1024."""
-    name = "grouped_query_activations"
-    one, two = (kept(FLASH, name, output_rank=rank) for rank in (0.0, 1024.0))
+
+    def kept_alone(**change: float) -> float:
+        return kept(FLASH, "mixer_activations", indexer_fraction=0.0, **change)
+
+    one, two = (kept_alone(output_rank=rank) for rank in (0.0, 1024.0))
     assert two - one == 2 * 8 * 1024
     # Frozen, neither it nor the first products keep what they take.
-    assert kept(FLASH, name, lora_rank=8.0, lora_attention=0.0) == one - 2 * 4096
+    assert kept_alone(lora_rank=8.0, lora_attention=0.0) == one - 2 * 4096
     # The first takes contexts in 16 bits, whatever the second takes.
-    narrow = kept(FLASH, name, matmul_input_bytes=1.0)
+    narrow = kept_alone(matmul_input_bytes=1.0)
     assert two - narrow == 8 * 1024 + 4096
-    split = kept(FLASH, name, tp=8.0)
+    split = kept_alone(tp=8.0)
     between = 2 * (2 * 4096 + 5 * 4096 + 2 * 1024)  # Input, streams and queries' latent vector
     assert split == between + 2 * (2 * 8 * 512 + 2 * 512 + 1024) + 4 * 8
 

@@ -155,7 +155,7 @@ def test_norms_of_a_layer_are_kept() -> None:
             "activation_bytes kept_layer_input_bytes kept_attention_input_bytes kept_context_bytes"
         ).split()
     )
-    none = ("dropout", "score_bytes")
+    none = ("dropout", "score_bytes", "selected_span", "single_bytes")
     memory = {
         **dict.fromkeys(narrow, 2.0),
         **dict.fromkeys(none, 0.0),
@@ -163,7 +163,7 @@ def test_norms_of_a_layer_are_kept() -> None:
     }
 
     def kept(**change: float) -> float:
-        names = ("mlp_block_activations", "grouped_query_activations")
+        names = ("mlp_block_activations", "mixer_activations")
         return sum(found(name, DENSE, **memory, **change) for name in names)
 
     assert kept(layer_norms=4) - kept() == 2 * 8 * 2

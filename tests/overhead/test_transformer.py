@@ -173,7 +173,7 @@ TINY = decoder(2, 8, 2, 1, 4, 16, 10)
 
 def test_a_tiny_decoder() -> None:
     # Attention: 8*2*4 to queries, 2*8*1*4 to keys and values, 2*4*8 back; MLP: 3*8*16.
-    assert count(TINY, "grouped_query_weights") == 64 + 64 + 64
+    assert count(TINY, "mixer_weights") == 64 + 64 + 64
     assert count(TINY, "mixer_parameters") == 192
     assert count(TINY, "mlp_parameters") == 384
     # A layer: 192 + 384 + two norms of 8; two of them, two tables of 10*8, and the last norm.
@@ -236,7 +236,7 @@ LATENT = shapes(
 
 def test_a_tiny_latent_attention() -> None:
     # Queries 8*4 down and 4*2*(2+1) up; keys and values 8*(3+1) down and 3*2*(2+2) up; 2*2*8 back.
-    assert count(LATENT, "latent_attention_weights") == 32 + 24 + 32 + 24 + 32
+    assert count(LATENT, "mixer_weights") == 32 + 24 + 32 + 24 + 32
     assert count(LATENT, "up_projection_weights") == 24 + 24
     # Norms of both latent vectors.
     assert count(LATENT, "mixer_parameters") == 144 + 4 + 3
