@@ -129,7 +129,7 @@ class Evaluation:
     @classmethod
     def of_cell(cls, builder: Builder, values: dict[int, Any]) -> Evaluation:
         """Return the evaluation of a grid's one cell; what is known of it by node stays so."""
-        numbers = {name: node.given for name, node in builder.given.items()}
+        numbers = {name: builder.space.given(node) for name, node in builder.given.items()}
         given = {name: number.reshape(()) for name, number in numbers.items() if number is not None}
         evaluation = cls(given, builder.labels)
         evaluation._builder, evaluation._values, evaluation._of_a_cell = builder, values, True
@@ -217,7 +217,7 @@ class Evaluation:
         if known is not None:
             return known
         if node.run is None:
-            return node.given
+            return self.builder.space.given(node)
         # Most inputs are known, and a look costs less than a call.
         inputs = []
         for operand in node.inputs:

@@ -66,9 +66,9 @@ class Node:
     name: str  # What it gives
     what: tuple[Any, ...]  # What is done with the inputs: its kind first
     inputs: tuple[Node, ...]  # What it takes
-    run: Callable[..., Any] | None  # From the inputs' values to its own; None for what is given
+    # From the inputs' values to its own; None for what is given, whose values the space has
+    run: Callable[..., Any] | None
     dims: frozenset[str]  # The dimensions that its inputs have together
-    given: Array | None = None  # The value, if it is given
     ufunc: Callable[..., Any] | None = None  # What computes it in an array, a ufunc most often
     origin: Formula | Algorithm | None = None  # The declaration that it comes from
     key: int = -1  # Nodes of one key, even of two graphs, are the same computation
@@ -100,6 +100,9 @@ class Space(Protocol):
     def size(self, dims: frozenset[str]) -> int:
         """Return the number of cells over some dimensions."""
 
+    def given(self, node: Node) -> Array | None:
+        """Return the values of a node that is given; None of one that is computed."""
+
     def formula(self, declared: Formula) -> Callable[..., Array]:
         """Return a formula's kernel, its value an array of as many dimensions."""
 
@@ -115,6 +118,10 @@ class Broadcast:
     def size(self, dims: frozenset[str]) -> int:
         """Return 1: nothing has dimensions."""
         return 1
+
+    def given(self, node: Node) -> Array | None:
+        """Return None: each call has values of its own."""
+        return None
 
     def formula(self, declared: Formula) -> Callable[..., Array]:
         """Return a formula's kernel."""
@@ -156,43 +163,6 @@ class Graph:
     # The items of the first builder, from which the others' differ a little; differences, numbered
     first: frozenset[Item] = frozenset()
     views: dict[frozenset[Item], int] = field(default_factory=dict)
-
-    def again(self, given: Mapping[str, Node]) -> Graph:
-        """Return the same of other given nodes, of the same names and dimensions as its own."""
-        nodes = _Bound(given)
-        for node in self.interned.values():  # each after its inputs
-            inputs = tuple([nodes[other] for other in node.inputs])
-            nodes[node] = Node(
-                node.name,
-                node.what,
-                inputs,
-                node.run,
-                node.dims,
-                None,
-                node.ufunc,
-                node.origin,
-                node.key,
-            )
-        return Graph(
-            {key: nodes[original] for key, original in self.interned.items()},
-            {key: nodes[original] for key, original in self.made.items()},
-            dict(self.missing),
-            below=self.below,
-            first=self.first,
-            views=self.views,
-        )
-
-
-class _Bound(dict[Node, Node]):
-    """The nodes of a graph by those of another one, from which it differs in what is given."""
-
-    def __init__(self, given: Mapping[str, Node]) -> None:
-        self.given = given
-
-    def __missing__(self, node: Node) -> Node:
-        given = node.run is None and node.what[0] == "given"
-        counterpart = self[node] = self.given[node.name] if given else node
-        return counterpart
 
 
 DEPENDENCIES = Dependencies(lambda _: ())
@@ -383,7 +353,7 @@ class Builder:
         known = self.graph.interned.get(key)
         if known is None:
             dims = frozenset[str]().union(*(node.dims for node in inputs))
-            known = Node(name, what, inputs, run, dims, None, ufunc, origin, key)
+            known = Node(name, what, inputs, run, dims, ufunc, origin, key)
             self.graph.interned[key] = known
         return known
 

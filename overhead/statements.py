@@ -55,8 +55,9 @@ class _Names(dict[str, Node]):
     """Quantities that stand for themselves."""
 
     def get(self, name: str, default: Any = None) -> Node:
-        value: Any = Recorded(ast.Name(name))
-        return self.setdefault(name, Node(name, ("given", name), (), None, frozenset(), value))
+        value = Recorded(ast.Name(name))
+        node = Node(name, ("given", name), (), lambda: value, frozenset())
+        return self.setdefault(name, node)
 
 
 @lru_cache(maxsize=4096)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from overhead.frozen import frozen
@@ -29,11 +29,12 @@ class Origin:
 
     def of(self, owner: str) -> Origin:
         """Return the same of a machine, model or software of the catalogue."""
-        return replace(self, owner=owner)
+        return Origin(self.value, self.kind, self.source, owner)
 
     def derived(self, value: Any, how: str) -> Origin:
         """Return the origin of a value that follows from this one; `how` is added to the source."""
-        return replace(self, value=value, source=f"{self.source}{how}" if self.source else how)
+        source = f"{self.source}{how}" if self.source else how
+        return Origin(value, self.kind, source, self.owner)
 
     @property
     def short(self) -> str:
@@ -99,11 +100,14 @@ ATTRIBUTE = "origin"
 
 def attributes(origins: Sequence[Origin] = ()) -> dict[str, str]:
     """Return the attribute that says where a coordinate's values come from; by default, given."""
-    records = [
-        {name: value for name, value in origin.record().items() if name != "value"}
-        for origin in origins or (Origin(None, GIVEN),)
-    ]
-    return {ATTRIBUTE: json.dumps(records[0] if len(records) == 1 else records, ensure_ascii=False)}
+    stated = origins or (Origin(None, GIVEN),)
+    return {ATTRIBUTE: _text(tuple([(each.kind, each.source, each.owner) for each in stated]))}
+
+
+@lru_cache(maxsize=4096)
+def _text(stated: tuple[tuple[str, str, str], ...]) -> str:
+    records = [Origin(None, *said).record() for said in stated]
+    return json.dumps(records[0] if len(records) == 1 else records, ensure_ascii=False)
 
 
 def read(attrs: Mapping[str, object]) -> tuple[Origin, ...]:

@@ -265,6 +265,6 @@ def _case_bytes(program: Program, case: LabelCase, nodes: Sequence[Node], limits
         cells = evaluator.cells(node)
         kept = cells if evaluator.small(node) else min(cells, limits.block)
         largest = max(largest, kept)
-        if node.given is None:
+        if node.run is not None:
             total += kept * _weight(node)
     return 8 * (total + AT_WORK * largest)

@@ -371,9 +371,8 @@ DEEP = 99  # Down to named constants
 def _of_algorithm(job: Job, algorithm: Algorithm) -> Evaluation:
     """Return the evaluation of a job's one cell with one of its algorithms."""
     (case,) = job.program.cases
-    given = job.program.builder(case).given
-    numbers = {name: node.given for name, node in given.items() if node.given is not None}
-    values = {name: np.reshape(value, ()) for name, value in numbers.items()}
+    columns = job.program.grid.columns
+    values = {name: np.reshape(value, ()) for name, value in columns.items()}
     return Evaluation(values, case.labels, algorithm)
 
 

@@ -149,12 +149,13 @@ class Work:
         positions = dict(zip(self.axes, range(len(self.axes)), strict=True))
 
         def given(node: Node) -> Any:
-            assert node.given is not None
-            varying = [p for p, length in enumerate(node.given.shape) if length > 1]
+            column = self.grid.given(node)
+            assert column is not None
+            varying = [p for p, length in enumerate(column.shape) if length > 1]
             if not varying:
-                return node.given
+                return column
             if len(varying) == 1 and varying[0] in positions:
-                values, at = node.given.reshape(-1), positions[varying[0]]
+                values, at = column.reshape(-1), positions[varying[0]]
                 low = values[starts[at]].reshape(shape)
                 if stops is None:
                     return low
@@ -170,7 +171,7 @@ class Work:
                 else index.get(p, 0)
                 for p in range(self.grid.ndim)
             )
-            return node.given[every].reshape(shape)
+            return column[every].reshape(shape)
 
         return given
 
@@ -189,10 +190,9 @@ class Work:
         """Return the variables and their status where given nodes have some values."""
         known: dict[int, Any] = {}
         for node, done in self.order:
-            if node.given is not None:
+            if node.run is None:
                 known[id(node)] = given(node)
             else:
-                assert node.run is not None
                 values = [known[id(operand)] for operand in node.inputs]
                 run: Any = node.run
                 if run in INSTEAD and any(map(is_bounded, values)):
@@ -285,12 +285,13 @@ class Work:
         ]
 
         def given(node: Node) -> Any:
-            assert node.given is not None
-            varying = {p for p, length in enumerate(node.given.shape) if length > 1}
+            column = self.grid.given(node)
+            assert column is not None
+            varying = {p for p, length in enumerate(column.shape) if length > 1}
             if varying & set(self.axes):
-                ends = sorted(node.given.reshape(-1)[[0, -1]])
+                ends = sorted(column.reshape(-1)[[0, -1]])
                 return Interval(*(np.full((1,) * self.grid.ndim, end) for end in ends))
-            return cut(node.given, region)
+            return cut(column, region)
 
         bound = self.bounds(given, shape)
         # The grid's order of dimensions is that of the points.

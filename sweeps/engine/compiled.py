@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from overhead.quantity import VOCABULARY, Quantity
 from sweeps.engine.evaluate import settings
 from sweeps.engine.grid import Array, dtype_of
 from sweeps.engine.program import Program
-from sweeps.engine.scalar import NUMBER, WHOLE, Argument, Recorder, written
+from sweeps.engine.scalar import NUMBER, WHOLE, Argument, Recorder, ordered, written
 
 # Points of a block: as many that values of all nodes stay within some ten MiB.
 POINTS = 1 << 12
@@ -55,7 +55,7 @@ class Compiled:
             0 if name in given or name == program.status_name else program.faults.masking(name)
             for name in self.asked
         ]
-        order = _ordered(node for node in self._nodes if node is not None)
+        order = ordered(node for node in self._nodes if node is not None)
         index_of = {name: index for index, name in enumerate(names)}
         # Of nodes that are given and vary, which number they are
         self._taken = {
@@ -69,7 +69,7 @@ class Compiled:
         with settings(1):
             for node in order:
                 if node.run is None:
-                    self._values[id(node)] = node.given
+                    self._values[id(node)] = program.grid.given(node)
                     continue
                 inputs = [self._values[id(operand)] for operand in node.inputs]
                 self._values[id(node)] = node.run(*inputs)
@@ -153,19 +153,3 @@ def _inside(quantity: Quantity, name: str) -> str:
     finite = f"-inf < {name} < inf"
     whole = f"{name} % 1.0 == 0.0"
     return " and ".join((finite, low, high, *[whole] * quantity.integer))
-
-
-def _ordered(nodes: Iterable[Node]) -> list[Node]:
-    """Return nodes and all that they take, each after those that it takes."""
-    order: dict[int, Node] = {}
-    stack = [(node, False) for node in nodes]
-    while stack:
-        node, ready = stack.pop()
-        if id(node) in order:
-            continue
-        if ready:
-            order[id(node)] = node
-        else:
-            stack.append((node, True))
-            stack += [(operand, False) for operand in node.inputs]
-    return list(order.values())

@@ -257,7 +257,7 @@ class Evaluator:
 
     def value(self, node: Node, region: Region | None = None) -> Any:
         """Return a node's value over a region (everything where none is given)."""
-        if node.given is not None:
+        if node.run is None:
             return self._part(node, self._given(node), region or self.everything)
         whole = self._whole.get(id(node))
         if whole is None and self.folds is not None:
@@ -452,14 +452,14 @@ class Evaluator:
     def _given(self, node: Node) -> Any:
         """Return what is given at the points that there are, in the arrays computed with."""
         if self.limits.arrays is None and self.points.keys().isdisjoint(node.dims):
-            return node.given
+            return self.grid.given(node)
         if id(node) not in self._whole:
             self._whole[id(node)] = self._points(node)
         return self._whole[id(node)]
 
     def _points(self, node: Node) -> Any:
-        assert node.given is not None
-        values = node.given
+        values = self.grid.given(node)
+        assert values is not None
         for dim in node.dims & self.points.keys():
             values = values.take(self.points[dim], axis=self.grid.position(dim))
         if self.limits.arrays is None:
@@ -525,7 +525,7 @@ class Twins:
         known = self._known.get(id(node))
         if known is None:
             known = node
-            if node.given is None and node.run is not None:
+            if node.run is not None:
                 whole = self.evaluator.small(node)
                 known = self._by_value(node) if whole else self._by_inputs(node)
             self._known[id(node)] = known
@@ -553,7 +553,7 @@ class Twins:
             if np.array_equal(self.evaluator.value(known).view(np.int64), bits):
                 return known
         if varying != node.dims:
-            node = self._node(node, (), None, frozenset(varying))
+            node = self._node(node, (), node.run, frozenset(varying))
             self.evaluator.keep(node, np.ascontiguousarray(value))
         alike.append(node)
         return node

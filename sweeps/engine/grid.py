@@ -52,6 +52,7 @@ class Grid:
         self._held: dict[tuple[tuple[int, int], ...], dict[int, Any]] = {(): self.values}
         self.room = ROOM
         self.columns: dict[str, Array] = {}
+        self._assumed: dict[tuple[Any, ...], Array] = {}
         self.dims: dict[str, frozenset[str]] = {}
         for position, axis in enumerate(self.axes):
             for name, values in axis.columns.items():
@@ -84,6 +85,18 @@ class Grid:
     def ndim(self) -> int:
         """The dimensions that every value has."""
         return len(self.shape)
+
+    def given(self, node: Node) -> Array | None:
+        """Return the values of a node that is given, or assumed; None of one that is computed."""
+        if node.run is not None:
+            return None
+        kind, name, *assumed = node.what
+        if kind == "given":
+            return self.columns[name]
+        # One array of each: kernels look at whether inputs are the same.
+        if node.what not in self._assumed:
+            self._assumed[node.what] = np.full((1,) * self.ndim, *assumed)
+        return self._assumed[node.what]
 
     def formula(self, declared: Formula) -> Callable[..., Any]:
         """Return a formula's kernel, its value an array of the grid's dimensions."""

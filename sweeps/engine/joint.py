@@ -81,6 +81,10 @@ class Joint(Program):
             if wanted or not names:
                 yield from part.nodes(*wanted)
 
+    def used(self) -> set[str]:
+        """Return the names of given quantities on which a result depends."""
+        return {name for part in self.parts for name in part.used()}
+
     def declarations(self, *names: str) -> tuple[Formula | Algorithm, ...]:
         """Return the declarations of all parts, or of some variables of them."""
         declared: list[Formula | Algorithm] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -17,13 +16,13 @@ import numpy as np
 
 from overhead.arrays import in_numpy
 from overhead.choose import TAKEN, Builder, Undecided
-from overhead.collectives.algorithm import ALGORITHMS, Algorithm
+from overhead.collectives.algorithm import Algorithm
 from overhead.completion import following
 from overhead.dependencies import bits
 from overhead.expression import evaluate, names
 from overhead.formula import REGISTRY, Call, Formula
 from overhead.frozen import frozen
-from overhead.graph import Graph, Missing, Node
+from overhead.graph import Missing, Node
 from overhead.labels import HIERARCHY, NO_LIBRARY
 from overhead.overlap.mechanisms import MECHANISMS
 from overhead.quantity import VOCABULARY
@@ -43,6 +42,7 @@ from sweeps.engine.grid import (
     dtype_of,
 )
 from sweeps.engine.group import Group
+from sweeps.engine.kept import keep, kept_of
 from sweeps.errors import InputError, fault, needs
 from sweeps.spec.axis import Axis, is_overlap
 
@@ -91,16 +91,12 @@ class Program:
         self.faults: validity.Faults = _faults(training=self.training, overlap=self.overlap)
         self.missing: dict[str, str] = {}  # What was asked for and nothing gives, and why
         self._builders: dict[int, Builder] = {}
-        self._given = {
-            name: Node(name, ("given", name), (), None, self.grid.dims[name], values)
-            for name, values in self.grid.columns.items()
-        }
-        self._graph = _graph_of(self.grid, self._given)
+        self._kept = kept_of(self.grid)
+        self._graph, self._given = self._kept.graph, self._kept.given
         self._graph.unknown = bits(_unknown(self.grid))
-        self._declared: dict[tuple[str, ...], tuple[Formula | Algorithm, ...]] = {}
         self.switching = tuple(axis for axis in self.grid.axes if axis.switching)
         self.cases = tuple(self._cases())
-        _keep(self.grid, self._graph)
+        keep(self.grid, self._kept)
 
     @classmethod
     def of_sweep(cls, resolved: Resolved, wanted: Sequence[str], **options: Any) -> Program:
@@ -118,6 +114,8 @@ class Program:
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
         """The quantities asked for, and the status: found when asked for, by trials on the grid."""
+        if self.grid.cells == 1 and len(self.cases) == 1 and self.limits.arrays is None:
+            self._kept.below(self._roots()).of_cell(self.grid)
         return tuple(self._variable(name) for name in (*self.wanted, self.status_name))
 
     def _cases(self) -> Iterator[LabelCase]:
@@ -281,8 +279,6 @@ class Program:
         """Return the program of another quantity, on the same graph, in cases with an algorithm."""
         other = copy(self)
         other.__dict__.pop("variables", None)
-        other.__dict__.pop("_every", None)
-        other._declared = {}
         other.wanted = (name,)
         nodes = [
             {name: self.builder(case).node(name)} if case.algorithms else {} for case in self.cases
@@ -295,15 +291,14 @@ class Program:
         """Return what holds where nothing gives a quantity: a mechanism's defaults."""
         defaults: dict[str, Node] = {}
         for name, value in MECHANISMS[labels["mechanism"]].defaults.items() if self.overlap else ():
-            values = np.full((1,) * len(self.grid.shape), value)
-            defaults[name] = Node(name, ("default", name, value), (), None, frozenset(), values)
+            defaults[name] = Node(name, ("default", name, value), (), None, frozenset())
         return defaults
 
     @cached_property
     def assumed(self) -> dict[str, float]:
         """The defaults on which results depend."""
         taken = (node for node in self.nodes() if node.what[0] == "default")
-        return {node.name: float(node.given.flat[0]) for node in taken if node.given is not None}
+        return {node.name: float(node.what[2]) for node in taken}
 
     def algorithms(self) -> tuple[Algorithm, ...]:
         """Return all algorithms that take part, each once."""
@@ -313,30 +308,15 @@ class Program:
         """Return the algorithms that take part, or every formula of a step (or variables of it)."""
         if self.collective:
             return self.algorithms()
-        if names not in self._declared:
-            origins = (node.origin for node in self.nodes(*names))
-            each = {id(origin): origin for origin in origins if origin is not None}
-            self._declared[names] = tuple(each.values())
-        return self._declared[names]
+        return self._kept.below(self._roots(*names)).declarations
 
     def nodes(self, *names: str) -> Iterator[Node]:
         """Yield every node on which a result, or some variables of it, depends, each once."""
-        return self._walk(*names) if names else iter(self._every)
+        return iter(self._kept.below(self._roots(*names)).nodes)
 
-    @cached_property
-    def _every(self) -> tuple[Node, ...]:
-        return tuple(self._walk())
-
-    def _walk(self, *names: str) -> Iterator[Node]:
+    def _roots(self, *names: str) -> list[Node]:
         every = [{**case.nodes, self.status_name: case.status} for case in self.cases]
-        stack = [nodes[name] for nodes in every for name in (names or nodes) if name in nodes]
-        seen: set[int] = set()
-        while stack:
-            node = stack.pop()
-            if id(node) not in seen:
-                seen.add(id(node))
-                stack += node.inputs
-                yield node
+        return [nodes[name] for nodes in every for name in (names or nodes) if name in nodes]
 
     def given(self, name: str) -> Node:
         """Return the node of what is given."""
@@ -344,7 +324,7 @@ class Program:
 
     def used(self) -> set[str]:
         """Return the names of given quantities on which a result depends."""
-        return {node.name for node in self.nodes() if node.given is not None}
+        return set(self._kept.below(self._roots()).given)
 
     # What it consists of: itself, unless it is several at once (`sweeps.engine.joint`).
 
@@ -382,7 +362,7 @@ class Program:
         A kernel may take an input without every part of its cost depending on it: the shapes of a
         trial on two points a dimension tell.
         """
-        if node.given is not None:
+        if node.run is None:
             return node.dims
         value = np.asarray(self._trial(case, node))
         kept = {
@@ -409,9 +389,10 @@ class Program:
                 memo = memos[operand.dims] = self._tried(operand.dims, case.fixed, most)
             known = memo.get(id(operand))
             if known is None:
-                if operand.given is not None:
+                given = grid.given(operand)
+                if given is not None:
                     # One array of each: kernels look at whether inputs are the same.
-                    known = cut(operand.given, tuple(region))
+                    known = cut(given, tuple(region))
                 else:
                     assert operand.run is not None
                     known = operand.run(*[value(x) for x in operand.inputs])
@@ -613,44 +594,12 @@ class Steps:
         return self._group[1]
 
 
-# Graphs of programs that were, without what was given if that is much: programs of the same names
-# differ in numbers alone, so that the next one takes the nodes as they are, bound to its own.
-_KEPT: dict[tuple[Any, ...], Graph] = {}
-MOST_GRAPHS, MOST_NODES, MOST_GIVEN = 8, 20_000, 100_000
-
-
-def _kind(grid: Grid) -> tuple[Any, ...]:
-    """Return what the nodes of a grid's graph are made of, beside labels."""
-    edition = REGISTRY.edition, len(ALGORITHMS), threading.get_ident()
-    return grid.ndim, frozenset(grid.dims.items()), edition
-
-
 def _unknown(grid: Grid) -> Iterator[str]:
     """Yield the names of what is given as NaN, somewhere."""
     for name, values in grid.columns.items():
         number = grid.constants.get(name)
         if np.isnan(values).any() if number is None else math.isnan(number):
             yield name
-
-
-def _graph_of(grid: Grid, given: Mapping[str, Node]) -> Graph:
-    """Return the graph of the last program of the same kind, bound to what is given; or a new."""
-    kept = _KEPT.get(_kind(grid))
-    return Graph() if kept is None else kept.again(given)
-
-
-def _keep(grid: Grid, graph: Graph) -> None:
-    """Keep a program's graph for the next one, if it has more than what was kept."""
-    kind = _kind(grid)
-    kept = _KEPT.pop(kind, None)
-    if kept is None or len(kept.made) < len(graph.made) <= MOST_NODES:
-        kept = graph
-        if sum(values.size for values in grid.columns.values()) > MOST_GIVEN:
-            every = grid.dims.items()
-            kept = graph.again({n: Node(n, ("given", n), (), None, dims) for n, dims in every})
-    while len(_KEPT) >= MOST_GRAPHS:
-        _KEPT.pop(next(iter(_KEPT)))
-    _KEPT[kind] = kept
 
 
 def _faults(*, training: bool, overlap: bool) -> validity.Faults:

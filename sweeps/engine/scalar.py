@@ -9,7 +9,7 @@ since it looks at its values or works in arrays, is called as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -378,6 +378,22 @@ def _run(run: Callable[..., Any], fixed: Sequence[Any], single: bool, *varying: 
     ]
     result = run(*arrays)
     return np.reshape(result, ()).item() if single else result
+
+
+def ordered(nodes: Iterable[Node]) -> list[Node]:
+    """Return nodes and all that they take, each after those that it takes."""
+    order: dict[int, Node] = {}
+    stack = [(node, False) for node in nodes]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in order:
+            continue
+        if ready:
+            order[id(node)] = node
+        else:
+            stack.append((node, True))
+            stack += [(operand, False) for operand in node.inputs]
+    return list(order.values())
 
 
 def written(

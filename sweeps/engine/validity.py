@@ -15,7 +15,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
 from overhead.dependencies import BIT
 from overhead.formula import REGISTRY
 from overhead.frozen import frozen
-from overhead.graph import Missing, Node, below
+from overhead.graph import Missing, Node, Space, below
 from overhead.overlap import mechanisms
 from overhead.plan import (
     CONTEXT,
@@ -105,9 +105,10 @@ def notes(
     """Yield the reasons that concern some quantities of a cell alone."""
     if set(wanted) & set(NOT_OF_ONE_RANK):
         ranks, time = perhaps("ranks"), perhaps("time")
-        if ranks is not None and (ranks.given is None or np.any(ranks.given == 1.0)):
+        given = None if ranks is None else builder.space.given(ranks)
+        if ranks is not None and (given is None or np.any(given == 1.0)):
             yield _note(ranks, bits[ONE_RANK], lambda values: values == 1.0)
-        if time is not None and _may_be_zero(time):
+        if time is not None and _may_be_zero(time, builder.space):
             yield _note(time, bits[NO_TIME], lambda values: values == 0.0)
     if "chunks" in wanted:
         yield _note(wanted["chunks"], bits[NOT_CHUNKED], _isnan)
@@ -121,7 +122,7 @@ def unknowns(builder: Builder, wanted: Iterable[Node], bit: int) -> Iterator[Not
     for node in wanted if graph.unknown else ():
         bits |= below(node, graph.below) & graph.unknown
     for name, node in builder.given.items() if bits else ():
-        if BIT[name] & bits and node.given is not None:
+        if BIT[name] & bits and node.run is None:
             yield _note(node, bit, _isnan)
 
 
@@ -142,18 +143,20 @@ def given_below(nodes: Iterable[Node]) -> list[Node]:
         if id(node) not in seen:
             seen.add(id(node))
             stack += node.inputs
-            if node.given is not None:
+            if node.run is None:
                 givens[id(node)] = node
     return list(givens.values())
 
 
-def _may_be_zero(time: Node) -> bool:
+def _may_be_zero(time: Node, space: Space) -> bool:
     """Return whether a time can be zero of several ranks: no latency, and no bytes or no wire."""
     free = {"latency": False, "message_bytes": False, "bandwidth": False}
     for node in given_below([time]):
         kind = next((name for name in free if node.name.endswith(name)), None)
-        if kind is not None and node.given is not None:
-            free[kind] |= bool(np.any(node.given == (np.inf if kind == "bandwidth" else 0.0)))
+        if kind is not None:
+            free[kind] |= bool(
+                np.any(space.given(node) == (np.inf if kind == "bandwidth" else 0.0))
+            )
     return free["latency"] and (free["message_bytes"] or free["bandwidth"])
 
 
@@ -289,7 +292,7 @@ def overlap_feasibility(
     measured = "overlapped_time" in builder.given
     for requirement in mechanisms.requirements(builder.labels, measured=measured):
         inputs = [builder.perhaps(name) for name in requirement.inputs]
-        if all(node and (node.given is None or node.name in taken) for node in inputs):
+        if all(node and (node.run is not None or node.name in taken) for node in inputs):
             each.append(builder.faults((requirement,), faults))
     return builder.either(each) if each else builder.everywhere(0)
 

@@ -302,7 +302,7 @@ def is_bounded(plan: Program, names: Sequence[str]) -> bool:
 def _is_bounded(node: Node) -> bool:
     """Whether a node's least is known, by our own formulas."""
     if node.name in OF_TIME:
-        return all(operand.given is not None or _is_bounded(operand) for operand in node.inputs)
+        return all(operand.run is None or _is_bounded(operand) for operand in node.inputs)
     summed = node.name == "step_time" and TERMS[0] in {operand.name for operand in node.inputs}
     return summed or node.name in ("peak_memory", "tokens_per_step")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from overhead.labels import LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
@@ -109,7 +109,9 @@ def _folders(kind: str, folders: Sequence[StrPath]) -> list[Path]:
 def load_hardware(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Machine:
     """Read a machine."""
     path = find_spec("hardware", name_or_path, folders)
-    return read_machine(path, machine_content(path, folders))
+    if "like" in shared_toml(path):
+        return read_machine(path, machine_content(path, folders))
+    return _read_once(path, read_machine)
 
 
 def machine_content(path: Path, folders: Sequence[StrPath] = ()) -> dict[str, Any]:
@@ -153,8 +155,19 @@ def _joined(other: Mapping[str, object], content: Mapping[str, object]) -> dict[
     return joined
 
 
-# Files that were read, with what they said then: a sweep of training asks for one often.
-_FRAMEWORKS: dict[Path, tuple[dict[str, object], Framework]] = {}
+Read = TypeVar("Read")
+# Files that were read, with what they said then: sweeps ask for the same few again and again.
+_READ: dict[Path, tuple[object, Any]] = {}
+
+
+def _read_once(path: Path, read: Callable[[Path, dict[str, Any]], Read]) -> Read:
+    """Return what a file says, read again only where its text changed."""
+    content = shared_toml(path)
+    known, result = _READ.get(path, (None, None))
+    if known is not content:
+        result = read(path, copied(content))
+        _READ[path] = content, result
+    return cast("Read", result)
 
 
 def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Framework:
@@ -162,11 +175,7 @@ def load_framework(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Fr
     from sweeps.spec.framework import read_framework
 
     path = find_spec("frameworks", name_or_path, folders)
-    content = shared_toml(path)
-    known, framework = _FRAMEWORKS.get(path, (None, None))
-    if framework is None or known is not content:
-        framework = read_framework(path, copied(content))
-        _FRAMEWORKS[path] = content, framework
+    framework = _read_once(path, read_framework)
     return framework.with_options(_split("frameworks", os.fspath(name_or_path))[1])
 
 
@@ -244,7 +253,7 @@ def load_model(name_or_path: StrPath, folders: Sequence[StrPath] = ()) -> Model:
     path = find_spec("models", name, folders)
     from sweeps.spec.model import read_model
 
-    model = read_model(path, read_toml(path))
+    model = _read_once(path, read_model)
     other = name not in (text, usual_spelling(text, (name,)))
     return replace(model, note=f"{text}: has the shapes of {name}, by its name") if other else model
 

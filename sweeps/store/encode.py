@@ -155,7 +155,9 @@ def normalised(
 ) -> dict[str, object]:
     """Return attributes as netCDF gives them back, so that memory and file agree."""
     return {
-        name: _normalised(name, value, flags if name in _FLAGS else None)
+        name: value
+        if type(value) is str
+        else _normalised(name, value, flags if name in _FLAGS else None)
         for name, value in attrs.items()
     }
 

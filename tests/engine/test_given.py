@@ -21,7 +21,7 @@ def computed(program: Program) -> set[str]:
     names, stack = set(), [node for case in program.cases for node in case.nodes.values()]
     while stack:
         node = stack.pop()
-        if node.given is None:
+        if node.run is not None:
             names.add(node.name)
         stack += node.inputs
     return names

@@ -1,0 +1,64 @@
+"""Programs of the same kind share a graph, and often asked cells become functions of numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import sweeps
+from sweeps.engine import kept
+
+QUANTITIES = ["step_time", "peak_memory", "tokens_per_second", "mfu"]
+STEP = {"model": "llama3-8b", "hardware": "dgx-h100", "gpus": 64, "global_batch_size": 256}
+PLANS = [{"tp": 2, "pp": 2}, {"tp": 8, "pp": 1}, {"tp": 1, "pp": 4}, {"tp": 3, "pp": 1}]
+RING = {"topology": "ring", "latency": 1e-6, "bandwidth": 50e9}
+SIZES = [(8, 1e9), (1, 1e9), (8, 0.0), (5, 12345.0)]
+
+
+def bits(dataset: object) -> dict[str, bytes]:
+    """Return the values of a dataset's variables, as they lie in memory."""
+    return {str(name): dataset[name].to_numpy().tobytes() for name in dataset.data_vars}  # type: ignore[attr-defined, index]
+
+
+@pytest.fixture
+def anew(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(kept, "_KEPT", {})
+    return monkeypatch
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("further", [{}, {"model": "deepseek-v3", "ep": 4}, {"recompute": "full"}])
+def test_steps_asked_again_have_the_same_bits(
+    anew: pytest.MonkeyPatch, further: dict[str, object]
+) -> None:
+    asked = [{**STEP, **plan, **further} for plan in PLANS]
+    anew.setattr(kept, "BEFORE", 0)
+    arrays = [bits(sweeps.sweep(QUANTITIES, **each)) for each in asked]
+    anew.setattr(kept, "_KEPT", {})
+    anew.setattr(kept, "BEFORE", 1)
+    for _ in range(2):
+        assert [bits(sweeps.sweep(QUANTITIES, **each)) for each in asked] == arrays
+    assert len({str(each) for each in arrays}) == len(asked)
+
+
+def test_collectives_asked_again_have_the_same_bits(anew: pytest.MonkeyPatch) -> None:
+    asked = [{**RING, "ranks": ranks, "message_bytes": size} for ranks, size in SIZES]
+    anew.setattr(kept, "BEFORE", 0)
+    arrays = [bits(sweeps.sweep(["time", "busbw"], **each)) for each in asked]
+    anew.setattr(kept, "_KEPT", {})
+    anew.setattr(kept, "BEFORE", 1)
+    for _ in range(2):
+        assert [bits(sweeps.sweep(["time", "busbw"], **each)) for each in asked] == arrays
+
+
+def test_a_graph_has_no_values(anew: pytest.MonkeyPatch) -> None:
+    first = sweeps.sweep("time", ranks=[2, 8], message_bytes=[1e6, 1e9], **RING)
+    (kept_graph,) = kept._KEPT.values()
+    made = len(kept_graph.graph.made)
+    other = sweeps.sweep("time", ranks=[4, 16, 32], message_bytes=[1e3], **RING)
+    assert [*kept._KEPT.values()] == [kept_graph]
+    assert len(kept_graph.graph.made) == made
+    assert first.time.shape == (2, 2)
+    steps = 2 * (np.array([4, 16, 32]) - 1)
+    wire = 2 * (1 - 1 / np.array([4, 16, 32])) * 1e3 / 50e9
+    np.testing.assert_allclose(other.time.to_numpy().ravel(), steps * 1e-6 + wire, rtol=1e-12)
