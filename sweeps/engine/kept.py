@@ -20,7 +20,6 @@ from overhead.formula import REGISTRY, Formula
 from overhead.graph import Graph, Node
 from sweeps.engine.evaluate import settings
 from sweeps.engine.grid import Grid
-from sweeps.engine.scalar import KINDS, Recorder, ordered, written
 
 # Most graphs that are kept, quantities made in one, and sets of nodes told of one.
 MOST_GRAPHS, MOST_MADE, MOST_ROOTS = 8, 20_000, 256
@@ -80,6 +79,8 @@ class Below:
 
     def _write(self, grid: Grid) -> None:
         """Write the nodes as a function of numbers, with a grid's values as an example."""
+        from sweeps.engine.scalar import KINDS, Recorder, ordered, written
+
         order, values = ordered(self.roots), grid.values
         with settings(1):
             for node in order:
