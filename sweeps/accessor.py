@@ -44,7 +44,7 @@ class Sweeps:
         ----------
         *figures : str
             Names of some of them; all by default.
-        style : {"screen", "slide", "paper", "dark"}
+        style : {"screen", "slide", "paper"}
             What they are for.
 
         Returns

@@ -106,7 +106,7 @@ class Answer:
         ----------
         *figures : str
             Names of some of them; all by default.
-        style : {"screen", "slide", "paper", "dark"}
+        style : {"screen", "slide", "paper"}
             What they are for.
 
         Returns

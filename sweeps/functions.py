@@ -355,7 +355,7 @@ def catalog(*names: str, **options: Unpack[CatalogOptions]) -> Answer:
 def plot(
     source: File | xr.Dataset,
     *figures: str,
-    style: Literal["screen", "slide", "paper", "dark"] = "screen",
+    style: Literal["screen", "slide", "paper"] = "screen",
 ) -> Figures:
     """Draw the figures that a sweep declares, or those that suit it, as ``sweeps plot`` does.
 
@@ -365,7 +365,7 @@ def plot(
         A stored sweep, or what `sweep`, `run` or an answer's ``dataset`` gives.
     *figures : str
         Names of some of them; all by default.
-    style : {"screen", "slide", "paper", "dark"}
+    style : {"screen", "slide", "paper"}
         What they are for.
 
     Returns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle, product
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from sweeps.plots.style import (
     INK,
     MUTED,
     STIPPLE,
-    STROKES,
     Look,
     Scale,
     launched,
@@ -127,6 +126,7 @@ _CLOSE: dict[str, object] = {
     "linewidth": 0.0,
     "hatch": STIPPLE,
 }
+_NEAR = 0.1  # how much worse than the best, or above its bound, is as good as that
 _NO_REASON = "no value in the file"
 
 
@@ -142,7 +142,7 @@ class _Region:
 
 @dataclass(frozen=True, slots=True)
 class _Map:
-    """What is drawn: `which` and `margin` have the shape (panels, rows, columns).
+    """What is drawn: `which` and `near` have the shape (panels, rows, columns).
 
     Holes have the numbers from `first_hole` on.
     """
@@ -150,7 +150,6 @@ class _Map:
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     which: NDArray[np.int64]
-    margin: NDArray[np.float64]
     regions: list[_Region]
     first_hole: int
     notes: list[str]
@@ -189,9 +188,7 @@ def draw_best(figure: Figure, view: View) -> Canvas:
                 axes.add_patch(_patch(_look(region), mask, *borders))
         if drawn.near[index].any():
             axes.add_patch(_patch(_CLOSE, drawn.near[index], *borders))
-        _draw_borders(axes, drawn.which[index], borders, "solid", 0.8)
-        for level, stroke in zip(figure["levels"], cycle(STROKES)):
-            _draw_borders(axes, drawn.margin[index] >= level, borders, stroke, 1.3)
+        _draw_borders(axes, drawn.which[index], borders)
         taken = []
         for position, where in names[index].items():
             name = launched(drawn.regions[position].name)
@@ -274,19 +271,19 @@ def _prepared(figure: Figure, view: View, panels: Sequence[str]) -> _Map:
         margin = found_regions.margin
     # Stippled is where the best is near to its bound, or the choice hardly matters; cells shared
     # by equals say so by their stripes.
-    near = (margin > 1 + EQUAL) & (margin <= 1 + figure["within"])
+    near = (margin > 1 + EQUAL) & (margin <= 1 + _NEAR)
     if figure["bound"] is not None:
         ratio = view.numbers(figure["bound"], dims)
         for _ in over:
             ratio = np.nanmin(ratio, axis=0)
-        near = np.broadcast_to(ratio <= 1.0 + figure["within"], shape)
+        near = np.broadcast_to(ratio <= 1.0 + _NEAR, shape)
     first_hole = len(regions)
     if (which == HOLE).any():
         which = which.copy()
         for text in _fill_holes(view, which, value, over, dims[len(over) :], first_hole):
             hatch = HATCHES[(len(regions) - first_hole) % len(HATCHES)]
             regions.append(_Region(text, HOLE_COLOUR, MUTED, hatch))
-    return _Map(x, y, which, margin, regions, first_hole, notes, near)
+    return _Map(x, y, which, regions, first_hole, notes, near)
 
 
 def _on_axes(figure: Figure, view: View) -> tuple[View, list[str]]:
@@ -428,13 +425,7 @@ def _look(region: _Region) -> dict[str, object]:
     }
 
 
-def _draw_borders(
-    axes: Axes,
-    cells: NDArray[Any],
-    borders: Sequence[NDArray[np.float64]],
-    stroke: Any,
-    width: float,
-) -> None:
+def _draw_borders(axes: Axes, cells: NDArray[Any], borders: Sequence[NDArray[np.float64]]) -> None:
     """Draw lines between cells that differ, along the cells: nothing lies between."""
     from matplotlib.collections import LineCollection
 
@@ -447,9 +438,7 @@ def _draw_borders(
         [(columns[j], rows[i + 1]), (columns[j + 1], rows[i + 1])]
         for i, j in np.argwhere(cells[1:] != cells[:-1])
     ]
-    axes.add_collection(
-        LineCollection(pieces, colors=INK, linewidths=width, linestyles=[stroke], zorder=3)
-    )
+    axes.add_collection(LineCollection(pieces, colors=INK, linewidths=0.8, zorder=3))
 
 
 def _names_in(
@@ -553,12 +542,9 @@ def _legend(figure: Figure, view: View, drawn: _Map, named: Collection[int]) -> 
     unnamed = [region for index, region in enumerate(drawn.regions) if index not in named]
     samples = [(region.name, _look(region)) for region in unnamed]
     if drawn.near.any():
-        share = f"within {100 * figure['within']:.3g} %"
+        share = f"within {100 * _NEAR:.0f} %"
         samples.append(
             (f"{share} of the bound" if figure["bound"] else f"second best {share}", _CLOSE)
         )
-    for level, stroke in zip(figure["levels"], cycle(STROKES)):
-        look = {"color": INK, "linewidth": 1.3, "linestyle": stroke}
-        samples.append((f"second best / best = {number(level)}", look))
     over = [dim for dim in figure["over"] if view.has(dim)]
     return Legend(samples, joined(over) if over and unnamed else "")

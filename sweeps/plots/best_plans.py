@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 _PANEL = (5.6, 4.4)
 _BEYOND = 1.35  # how far the axis goes on after the capacity, by it
 _MOST_COLOURS = 7
+_NUMBERED = 5  # of the best plans
 _LOG_FROM = 4.0  # ratio of the times from which their axis is logarithmic: the best ones matter
 _PALE = "#b8b8b8"
 _DEADLINE: Look = {"color": COLOURS[4], "linewidth": 1.8, "linestyle": (0, (1.5, 1.2))}
@@ -97,8 +98,8 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     """Draw a figure of kind ``best_plans``."""
     points = _points(figure, view)
     more = better_of(figure["better"], view.units(figure["y"]))
-    best = _best(points, figure["labelled"], more=more)
-    front = pareto(points.x, points.y, points.fits, more=more) if figure["front"] else best[:0]
+    best = _best(points, _NUMBERED, more=more)
+    front = pareto(points.x, points.y, points.fits, more=more)
     axes_of = _axes(figure, view, points)
     title = "Which plan is best? " + sentence(f"{plain(figure['y'])} over {plain(figure['x'])}")
     if (figure["x"], figure["y"]) == (MEMORY_TOTAL, STEP_TOTAL):
@@ -115,7 +116,7 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
         panel=_panel(),
         table=_table(figure, view, points, best),
     )
-    legend = _legend(figure, view, points, front)
+    legend = _legend(figure, view, points)
     made = frame(sheet, legend)
     made.set_axes(0, *axes_of)
     axes = made.axes[0]
@@ -250,8 +251,7 @@ def _draw(
             markeredgewidth=0.5,
             zorder=2.2,
         )
-    if len(front):
-        axes.step(points.x[front], points.y[front], where="post", zorder=2.1, **_FRONT)
+    axes.step(points.x[front], points.y[front], where="post", zorder=2.1, **_FRONT)
     if np.isfinite(points.limit):
         axes.axvspan(points.limit, xaxis.high, color=HOLE_COLOUR, zorder=0)
         axes.axvline(points.limit, **CAPACITY, zorder=3)
@@ -293,7 +293,7 @@ def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str
     return notes
 
 
-def _legend(figure: Figure, view: View, points: _Points, front: NDArray[np.int64]) -> Legend:
+def _legend(figure: Figure, view: View, points: _Points) -> Legend:
     samples: list[Sample] = []
     if points.names != [""]:
         samples += [
@@ -303,8 +303,7 @@ def _legend(figure: Figure, view: View, points: _Points, front: NDArray[np.int64
         ]
     word = "best" if figure.options.get("answer") is None else "recommended"
     samples.append((word, {**_ANSWER, "markersize": 11}))
-    if len(front):
-        samples.append(("Pareto front", _FRONT))
+    samples.append(("Pareto front", _FRONT))
     if figure.options.get("deadline"):
         text = scale_of(view.units(figure["y"])).given(figure["deadline"], 3)
         samples.append((f"deadline: {text}", _DEADLINE))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -54,8 +56,8 @@ class Kind:
     shown: tuple[str, ...]  # The keys that name the variables it shows
     used: tuple[str, ...]  # The keys that name the dimensions it spreads out
     filled: str  # The key of `used` that takes the label dimensions left over when it isn't given
-    most: int = 2  # How many dimensions `filled` takes
-    axes: tuple[str, ...] = ("x",)  # The keys that name dimensions of numbers
+    most: int  # How many dimensions `filled` takes
+    axes: tuple[str, ...]  # The keys that name dimensions of numbers
 
 
 def listed(value: Any) -> list[str]:
@@ -101,11 +103,6 @@ def _texts(value: Any) -> tuple[str, ...]:
 _some_texts = _checked(bool, _texts)
 
 
-def _numbers(value: Any) -> tuple[float, ...]:
-    several = value if isinstance(value, list | tuple) else [value]
-    return tuple(sorted(_number(entry) for entry in several))
-
-
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise NotReadableError
@@ -142,7 +139,6 @@ FORMS: Mapping[str, Form] = {
     "quantities": Form(_some_texts, "the name of a variable or coordinate, or a list of them"),
     "number": Form(_number, "0 or more"),
     "count": Form(_count, "a whole number, 1 or more"),
-    "numbers": Form(_numbers, "numbers from 0"),
     "selection": Form(
         _table, 'a table of dimensions, such as { ranks = 64, topology = ["ring", "torus"] }'
     ),
@@ -154,202 +150,38 @@ FORMS: Mapping[str, Form] = {
     "measure": _choice("time", "volume", "energy"),
 }
 
-# The kinds of figures, and the keys of their declarations.
-
 # Kinds that stack a total's known parts, and all that spread plans out.
 BREAKDOWNS = ("memory", "step_parts", "communication")
 OF_PLANS = (*BREAKDOWNS, "best_plans")
-_ANY = 32  # dimensions that plans may be spread along: numpy has no more
 
-_COMMON = {
-    "kind": Key("text", None, "the kind of figure"),
-    "name": Key("text", None, "what its file is called after"),
-    "title": Key("text", None, "its title; composed from the metadata by default"),
-    "note": Key("text", None, "a sentence below it"),
-    "at": Key("selection", {}, "dimensions held at one value, or cut down to a list of values"),
-}
-_PANELS = {"panels": Key("dimension", None, "a panel for every entry of this dimension")}
-_SCALES = {
-    "xscale": Key("scale", None, "scale of the horizontal axis; by default as the values suggest"),
-    "yscale": Key("scale", "log", "scale of the vertical axis"),
-}
-_BETTER = Key("better", None, "whether less or more is better; more for rates by default")
-_CAPACITY = Key("quantity", None, "the limit; by default memory_capacity for a memory")
+_TABLES = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text("utf-8"))
 
 
-# What a breakdown's kind shows, spreads out, fills with plans, and has no axes of numbers for.
-_OF_BARS = (("parts",), ("x", "panels"), "x", _ANY, ())
-
-
-def _lines(x: str | None, y: str | None) -> dict[str, Key]:
-    return {
-        **_COMMON,
-        **_PANELS,
-        "xscale": _SCALES["xscale"],
-        "yscale": Key("scale", None, "scale of the vertical axis; linear for percentages"),
-        "x": Key("axis", x, "the horizontal axis: of a table's column the best rows are shown"),
-        "y": Key("variable", y, "the variable to show"),
-        "lines": Key("dimensions", None, "a line for each entry of one or two dimensions"),
-        "best_of": Key("dimensions", (), "dimensions over which a line takes its best value"),
-        "better": _BETTER,
-        "relative_to": Key("entries", None, "show each line in % of its value at these entries"),
-        "crossovers": Key("flag", None, "mark where the best line changes"),
-        "lower_bound": Key("flag", False, "draw the lower bound of the time as well"),
-    }
-
-
-def _breakdown(what: str, most: int = 12, **keys: Key) -> dict[str, Key]:
-    return {
-        **_COMMON,
-        **_PANELS,
-        "parts": Key("quantities", None, f"what to stack; by default {what}"),
-        "x": Key("dimensions", None, "a bar for each entry of these dimensions; plans by default"),
-        "sort": Key("quantity", None, "what bars are sorted by, the best first"),
-        "better": _BETTER,
-        "most": Key("count", most, "how many bars; of more the best, or some evenly chosen"),
-        **keys,
-    }
+def _keys(table: Mapping[str, Any]) -> Iterator[tuple[str, Key]]:
+    """Yield the keys of a kind: those that it shares, then its own."""
+    tables = [*(_TABLES["shared"][name] for name in table["has"]), table.get("keys", {})]
+    usual = table.get("usual", {})
+    for keys in tables:
+        for name, key in keys.items():
+            default = usual.get(name, key.get("default"))
+            default = tuple(default) if isinstance(default, list) else default
+            yield name, Key(key["form"], default, key["meaning"])
 
 
 KINDS: Mapping[str, Kind] = {
-    "curves": Kind(
-        "a variable against message size, with the crossover points",
-        _lines("message_bytes", "time"),
-        ("y",),
-        ("x", "lines", "best_of", "panels"),
-        "lines",
-    ),
-    "scaling": Kind(
-        "a variable against the number of ranks or GPUs",
-        {
-            **_lines(None, None),
-            "ideal": Key("flag", None, "draw what each line's first point would scale to"),
-        },
-        ("y",),
-        ("x", "lines", "best_of", "panels"),
-        "lines",
-    ),
-    "best": Kind(
-        "a map of the best topology or algorithm over two numeric dimensions",
-        {
-            **_COMMON,
-            **_PANELS,
-            "x": Key("dimension", "message_bytes", "the horizontal axis"),
-            "y": Key("dimension", "ranks", "the vertical axis"),
-            "xscale": _SCALES["xscale"],
-            "yscale": Key("scale", None, "scale of the vertical axis; by default as for x"),
-            "value": Key(
-                "variable", "time", "what is compared, or a flag variable such as chosen_algorithm"
-            ),
-            "over": Key("dimensions", None, "the dimensions whose best entry is shown"),
-            "better": _BETTER,
-            "within": Key(
-                "number", 0.1, "stipple where the second best is worse by at most this fraction"
-            ),
-            "bound": Key(
-                "variable",
-                None,
-                "a ratio to a lower bound: stipple where it is within that fraction",
-            ),
-            "levels": Key("numbers", (), "lines at these ratios of the second best to the best"),
-        },
-        ("value", "bound"),
-        ("x", "y", "over", "panels"),
-        "over",
-        axes=("x", "y"),
-    ),
-    "measured": Kind(
-        "predictions beside measurements, and their ratio",
-        {
-            **_COMMON,
-            **_PANELS,
-            **_SCALES,
-            "x": Key("dimension", "message_bytes", "the horizontal axis"),
-            "y": Key("variable", "time", "the prediction"),
-            "measured": Key("variable", "measured_time", "the measurement"),
-            "lines": Key("dimensions", None, "a line for each entry of one dimension"),
-        },
-        ("y", "measured"),
-        ("x", "lines", "panels"),
-        "lines",
-        1,
-    ),
-    "bars": Kind(
-        "several variables stacked, for every entry of one or two dimensions",
-        {
-            **_breakdown("", most=40),
-            "parts": Key("variables", None, "the variables to stack"),
-            "x": Key("dimensions", None, "a bar for each entry of one or two dimensions"),
-            "capacity": Key("quantity", None, "what is drawn as the limit, such as the memory"),
-        },
-        ("parts",),
-        ("x", "panels"),
-        "x",
-        axes=(),
-    ),
-    "memory": Kind(
-        "memory by part with the capacity, for each plan",
-        _breakdown("the memory's, related ones together", capacity=_CAPACITY),
-        *_OF_BARS,
-    ),
-    "step_parts": Kind(
-        "the time of a step by part, for each plan",
-        _breakdown(
-            "the step time's",
-            above=Key("quantity", None, "what stands at each bar's end; a rate by default"),
-        ),
-        *_OF_BARS,
-    ),
-    "communication": Kind(
-        "communication by parallel dimension, for each plan",
-        _breakdown(
-            "every dimension's", of=Key("measure", "time", "what of the communication is shown")
-        ),
-        *_OF_BARS,
-    ),
-    "best_plans": Kind(
-        "all plans: their step time against their memory, the best named",
-        {
-            **_COMMON,
-            "x": Key("variable", "peak_memory", "the horizontal axis, of which less is better"),
-            "y": Key("variable", "step_time", "the vertical axis"),
-            "xscale": _SCALES["xscale"],
-            "yscale": Key(
-                "scale", None, "scale of the vertical axis; by default as the values suggest"
-            ),
-            "plans": Key("dimensions", None, "a point for each entry of these dimensions"),
-            "by": Key("quantity", None, "a coordinate that the points' colours show"),
-            "capacity": _CAPACITY,
-            "better": _BETTER,
-            "labelled": Key("count", 5, "how many of the best are named"),
-            "front": Key("flag", True, "draw the Pareto front"),
-            "answer": Key("count", None, "the plan to mark as recommended: its row, from 1 on"),
-            "deadline": Key("number", None, "a limit of y, as a line; in its unit"),
-        },
-        ("x", "y"),
-        ("plans",),
-        "plans",
-        _ANY,
-        axes=(),
-    ),
-    "tornado": Kind(
-        "what each constant moves an answer by, the one that moves it most on top",
-        {
-            **_COMMON,
-            "lower": Key("variable", "lower_change", "changes at the constants' lower points"),
-            "upper": Key("variable", "upper_change", "changes at the constants' upper points"),
-            "x": Key("dimensions", None, "a bar for each entry of this dimension"),
-            "most": Key("count", 12, "how many bars"),
-        },
-        ("lower", "upper"),
-        ("x",),
-        "x",
-        1,
-        axes=(),
-    ),
+    name: Kind(
+        table["meaning"],
+        dict(_keys(table)),
+        tuple(table["shown"]),
+        tuple(table["used"]),
+        table["filled"],
+        table.get("most", 2),
+        tuple(table.get("axes", ())),
+    )
+    for name, table in _TABLES["kinds"].items()
 }
 
-# What the totals of a training step are made of: known parts, their order, names, colours.
+# What the totals of a training step are made of.
 
 MEMORY_TOTAL = "peak_memory"
 STEP_TOTAL = "step_time"
@@ -366,56 +198,16 @@ class Part:
 
 # Of the fullest stage (with the prefix) or of a stage of its own (without).
 _PREFIXES = ("peak_", "")
-_MEMORY = (
-    Part(("weight_memory",), "weights", 0),
-    Part(("gradient_memory", "unsharded_gradient_memory", "placeholder_memory"), "gradients", 1),
-    Part(("optimizer_memory",), "states of the optimizer", 2),
-    Part(("zero3_gathered_memory",), "gathered weights", 5),
-    Part(
-        (
-            "saved_activation_memory",
-            "recompute_activation_memory",
-            "embedding_activation_memory",
-            "output_activation_memory",
-            "gathered_sequence_memory",
-        ),
-        "activations",
-        3,
-    ),
-    Part(("logits_memory",), "logits", 4),
-    Part(
-        ("bucket_memory", "workspace_bytes", "nccl_buffer_memory", "context_bytes"),
-        "buffers and context",
-        7,
-    ),
+_MEMORY = tuple(
+    Part(tuple(part["variables"]), part["label"], part["colour"]) for part in _TABLES["memory"]
 )
-# Usual parts have the plain colours, rarer ones the lighter ones: computing in blue and green,
-# waiting for others in the warm colours.
-_STEP = (
-    Part(("matmul_part_time",), "", 0),
-    Part(("attention_part_time",), "", 5),
-    Part(("elementwise_part_time",), "", 2),
-    Part(("recompute_part_time",), "", 8),
-    Part(("host_part_time",), "", 7),
-    Part(("exposed_tp_time",), "", 1),
-    Part(("exposed_cp_time",), "", 9),
-    Part(("exposed_ep_time",), "", 3),
-    Part(("exposed_offload_time",), "", 13),
-    Part(("stage_imbalance_time",), "", 11),
-    Part(("bubble_time",), "", 6),
-    Part(("exposed_pp_time",), "", 4),
-    Part(("exposed_dp_time",), "", 12),
-    Part(("tied_all_reduce_backward_time",), "", 14),
-    Part(("optimizer_time",), "", 10),
-    Part(("step_overhead",), "", 15),
-)
-_DIMENSIONS = {"tp": 1, "vocabulary": 9, "cp": 5, "pp": 4, "ep": 3, "dp": 0}
+_DIMENSIONS = _TABLES["dimensions"]
 _ALL_COMMUNICATION = {
     "time": "communication_upper_bound",
     "volume": "communication_volume",
     "energy": "communication_energy",
 }
-_COLOURS = {part.variables[0]: part.colour for part in _STEP} | {
+_COLOURS = _TABLES["step"] | {
     f"{dim}_communication_{measure}": colour
     for dim, colour in _DIMENSIONS.items()
     for measure in _ALL_COMMUNICATION
@@ -439,11 +231,8 @@ def known_parts(kind: str, names: Collection[str], measure: str = "time") -> tup
         return tuple(name for name in every if name in names)
     total = MEMORY_TOTAL if kind == "memory" else STEP_TOTAL
     for prefix in _PREFIXES if kind == "memory" else ("",):
-        every = [
-            f"{prefix}{name}"
-            for part in (_MEMORY if kind == "memory" else _STEP)
-            for name in part.variables
-        ]
+        every = [name for part in _MEMORY for name in part.variables]
+        every = [f"{prefix}{name}" for name in (every if kind == "memory" else _TABLES["step"])]
         parts = tuple(name for name in every if name in names)
         if len(parts) > 1:
             return parts

@@ -70,7 +70,6 @@ class Use:
     aspect: float | None = None  # Width by height; None for what its panels take
     dots: float = 150.0  # By inch
     endings: tuple[str, ...] = ("png", "svg")
-    dark: bool = False
 
     @property
     def tick(self) -> float:
@@ -108,7 +107,6 @@ USES = {
         above=True,
         endings=("pdf", "svg"),
     ),
-    "dark": Use(dark=True),
 }
 _CURRENT: ContextVar[Use] = ContextVar("use of figures", default=USES[SCREEN])
 
@@ -225,8 +223,7 @@ def scale_colour(share: float) -> str:
     import matplotlib as mpl
     from matplotlib.colors import to_hex
 
-    low, high = (0.3, 1.0) if use().dark else (0.0, _DARKEST_TO_PALEST)
-    return str(to_hex(mpl.colormaps["viridis"](low + (high - low) * share)))
+    return str(to_hex(mpl.colormaps["viridis"](_DARKEST_TO_PALEST * share)))
 
 
 # A line is broken by trial: the same words are measured again and again.

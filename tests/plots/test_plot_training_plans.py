@@ -103,8 +103,6 @@ def test_the_front_is_a_staircase_of_plans_that_no_plan_beats() -> None:
     (front,) = curves(canvas.axes[0], 3)
     assert set(zip(*front, strict=True)) == unbeaten
     assert "Pareto front" in [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
-    without = canvas_of(made, kind="best_plans", front=False)
-    assert curves(without.axes[0], 3) == []
 
 
 @given(
@@ -130,10 +128,10 @@ def test_a_front_is_what_nothing_beats(rows: list[tuple[int, int, bool]], more: 
 
 def test_the_best_are_numbered_and_named() -> None:
     made = make_training()
-    canvas = canvas_of(made, kind="best_plans", labelled=3)
+    canvas = canvas_of(made, kind="best_plans")
     flat = made.stack(cell=DIMS, create_index=False)
     times = flat["step_time"].where(flat["peak_memory"] <= MEMORY_LIMIT * CAPACITY)
-    order = np.lexsort((flat["peak_memory"].values, times.values))[:3]
+    order = np.lexsort((flat["peak_memory"].values, times.values))[:5]
     assert len(canvas.subfigs[0].legends[0].get_texts()) == 3  # the best, the front, the capacity
     below = [text.get_text() for text in canvas.texts]
     for rank, place in enumerate(order.tolist(), 1):
@@ -146,7 +144,7 @@ def test_the_best_are_numbered_and_named() -> None:
     numbers = {
         text.get_text(): text.xy for text in canvas.axes[0].texts if text.get_text().isdigit()
     }
-    assert sorted(numbers) == ["1", "2", "3"]
+    assert sorted(numbers) == ["1", "2", "3", "4", "5"]
 
 
 def test_plans_that_do_not_fit_are_grey_beyond_the_capacity() -> None:
@@ -173,7 +171,7 @@ def test_plans_that_do_not_fit_are_grey_beyond_the_capacity() -> None:
 
 def test_colours_show_a_column_and_more_may_be_better() -> None:
     made = make_training()
-    canvas = canvas_of(made, kind="best_plans", y="mfu", better="more", by="tp", labelled=1)
+    canvas = canvas_of(made, kind="best_plans", y="mfu", better="more", by="tp")
     result = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     assert result[:4] == ["TP 1", "TP 2", "TP 4", "TP 8"]
     most = made["mfu"].where(made["peak_memory"] <= MEMORY_LIMIT * CAPACITY).max()

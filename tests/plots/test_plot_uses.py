@@ -1,4 +1,4 @@
-"""Figures for a screen, a slide, a paper and dark ground: no text meets another in any."""
+"""Figures for a screen, a slide and a paper: no text meets another in any."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def texts_that_meet(canvas: Canvas, size: float = 1.0) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", [name for name in USES if name != "dark"])  # laid out as screen is
+@pytest.mark.parametrize("name", USES)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_no_text_meets_another(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Canvas] = []
@@ -257,20 +257,12 @@ def test_type_on_a_slide_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     assert min(sizes) * 13.33 / wide > 16.0  # points, on a page of 13.33 inches
 
 
-@pytest.mark.thorough
-def test_dark_ground_has_light_words(tmp_path: Path) -> None:
-    png, _ = plotted(tmp_path, "dark")
-    pixels = mpl.image.imread(png)[..., :3]
-    assert np.median(pixels) < 0.15
-    assert pixels[:60].max() > 0.85  # the title's
-
-
 def test_a_use_ends_and_unknown_ones_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with using("dark"):
-        assert use().dark
-    assert not use().dark
+    with using("paper"):
+        assert use().column
+    assert not use().column
     shutil.copy(FILES[0], tmp_path / "a.nc")
     assert run(["plot", str(tmp_path / "a.nc"), "--style", "slides"]) == 2
     assert capsys.readouterr().err == "sweeps: --style slides: unknown; did you mean 'slide'?\n"
