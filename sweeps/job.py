@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +17,7 @@ from overhead.frozen import frozen
 from sweeps.display import of_records, row
 from sweeps.engine.describe import layout_of, references
 from sweeps.engine.evaluate import Limits
-from sweeps.engine.grid import OPERATION_STATUS, STATUS, Block, Column, Field, Layout
+from sweeps.engine.grid import OPERATION_STATUS, STATUS, Block, Column, Layout
 from sweeps.engine.joint import Joint, joined
 from sweeps.engine.program import EXPECTED, Program, Steps
 from sweeps.errors import InputError, fault, refuse, tell_all
@@ -48,59 +48,33 @@ OF_AN_OPERATION = ("collective", "library part")
 PLAIN_RESULTS = ("min", "max", "mean")
 
 
-@frozen()
-class Inputs:
-    """What a program is made of, as data that other processes can be sent."""
-
-    axes: tuple[Axis, ...]
-    constants: Mapping[str, float]
-    labels: Mapping[str, str]
-    fields: Mapping[str, Field]
-    implied: Mapping[str, str] = field(default_factory=dict)
-    wanted: tuple[str, ...] = ()
-    optional: bool = False
-    published: bool = False
-    conditions: tuple[str, ...] = ()
-    status_name: str = STATUS
-    parts: tuple[Inputs, ...] = ()  # Those of an operation and of a step, where it is of both
-
-    def program(self) -> Program:
-        """Make the program."""
-        if self.parts:
-            programs = [part.program() for part in self.parts]
-            return Joint(programs, self.axes, self.constants, self.fields)
-        return Program(
-            self.axes,
-            self.constants,
-            self.labels,
-            self.wanted,
-            fields=self.fields,
-            implied=self.implied,
-            optional=self.optional,
-            published=self.published,
-            conditions=self.conditions,
-            status_name=self.status_name,
-        )
+# What makes a program, as data that other processes can be sent.
+Compiler = Callable[[], Program]
 
 
-def _inputs(sweep: Sweep, resolved: Resolved, *, published: bool, status_name: str) -> Inputs:
-    """Return what the program of a sweep of one subject is made of."""
+def _compiler(sweep: Sweep, resolved: Resolved, *, published: bool, status_name: str) -> Compiler:
+    """Return what makes the program of a sweep of one subject."""
     reduced = (name for reduction in sweep.reductions for name in reduction.quantities)
-    conditions = (
-        reduced_quantity.where for reduced_quantity in sweep.reductions if reduced_quantity.where
-    )
-    return Inputs(
+    conditions = (reduction.where for reduction in sweep.reductions if reduction.where)
+    return partial(
+        Program,
         resolved.axes,
         resolved.constants,
         resolved.labels,
-        resolved.fields,
-        resolved.implied,
         tuple(dict.fromkeys((*sweep.quantities, *reduced))),
-        sweep.optional,
-        published,
-        tuple(dict.fromkeys(conditions)),
-        status_name,
+        fields=resolved.fields,
+        implied=resolved.implied,
+        optional=sweep.optional,
+        published=published,
+        conditions=tuple(dict.fromkeys(conditions)),
+        status_name=status_name,
     )
+
+
+def _joint_program(compilers: Sequence[Compiler], resolved: Resolved) -> Program:
+    """Make the program of an operation beside a step."""
+    programs = [compiler() for compiler in compilers]
+    return Joint(programs, resolved.axes, resolved.constants, resolved.fields)
 
 
 class Identity(NamedTuple):
@@ -133,14 +107,13 @@ class Job:
         return self.stated if isinstance(self.stated, str) else to_toml(with_si_units(self.stated))
 
     @property
-    def inputs(self) -> Inputs:
-        """What its program is made of."""
-        resolved, program = self.resolved, self.program
+    def compiler(self) -> Compiler:
+        """What makes its program."""
         if self.parts:
-            fields = resolved.axes, resolved.constants, resolved.labels, resolved.fields
-            return Inputs(*fields, parts=tuple(part.inputs for part in self.parts))
-        published, name = program.published, program.status_name
-        return _inputs(self.sweep, resolved, published=published, status_name=name)
+            known = replace(self.resolved, origins={}, machines=(), models=())
+            return partial(_joint_program, [part.compiler for part in self.parts], known)
+        published, name = self.program.published, self.program.status_name
+        return _compiler(self.sweep, self.resolved, published=published, status_name=name)
 
     def of(self, name: str) -> Job:
         """Return the part that computes a quantity."""
@@ -477,7 +450,7 @@ def program_of(
     published = not (sweep.training or sweep.overlap) and _published(resolved)
     if published and sweep.usual:
         sweep = replace(sweep, quantities=(*sweep.quantities, *EXPECTED))
-    program = _inputs(sweep, resolved, published=published, status_name=status_name).program()
+    program = _compiler(sweep, resolved, published=published, status_name=status_name)()
     # What a model or a machine gives can't be reduced.
     tell_all(
         [

@@ -28,7 +28,7 @@ from sweeps.engine.program import Program, Steps
 from sweeps.engine.reduce import part, task_of
 from sweeps.engine.reduce_base import Reducer, Task
 from sweeps.errors import RunError, fault
-from sweeps.job import Inputs, Job
+from sweeps.job import Compiler, Job
 from sweeps.spec.reduction import Reduction, partners
 from sweeps.store.encode import (
     RunningChecksum,
@@ -50,7 +50,7 @@ _LOADED: dict[str, str] = {}
 class Recipe:
     """A sweep as data."""
 
-    inputs: Inputs  # What is computed
+    compiler: Compiler  # What makes the program
     reductions: tuple[Reduction, ...]  # Reductions
     stored: tuple[str, ...]  # The variables that are stored whole
     limits: Limits  # How much is computed at a time, and kept
@@ -77,7 +77,7 @@ class Recipe:
             )
             raise RunError(message)
         load_own(self.formulas)
-        return self.inputs.program()
+        return self.compiler()
 
 
 @cache
@@ -116,7 +116,7 @@ def recipe_of(
     cut = f"{job.attrs['fingerprint']} {limits.block} {limits.whole} {per_block}"
     cut += " bounded" if bounded else ""
     return Recipe(
-        inputs=job.inputs,
+        compiler=job.compiler,
         reductions=tuple(job.sweep.reductions),
         stored=job.stored,
         limits=limits,
