@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout, suppress
-from io import StringIO
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -83,8 +82,6 @@ def command(
     A model's name may be Hugging Face's, or the path of a config.json.  A framework's options
     stand behind its name: torchtitan+eager.
     """
-    from sweeps.spec.framework import Framework
-
     machines = folders_of(given)
     models, frameworks = (folders_of(given, kind) for kind in OTHER_FOLDERS)
     whole = bool(given["show"])
@@ -107,21 +104,10 @@ def command(
         keep(listed=lambda: _listed(kinds))
         return 0
     entries = [_load(name, machines, models, frameworks) for name in names]
-    with redirect_stdout(StringIO()) as screen:
-        for entry in entries:
-            if isinstance(entry, Machine):
-                _show_machine(entry, whole=whole)
-            elif isinstance(entry, Framework):
-                _show_framework(entry, whole=whole)
-            elif isinstance(entry, Profile):
-                _show_library(entry, whole=whole)
-            elif isinstance(entry, Preset):
-                sys.stdout.writelines(f"{line}\n" for line in preset_text(entry, whole=whole))
-            else:
-                _show_model(entry, seq_length)
-        if not whole and not all(isinstance(spec, Model) for spec in entries):
-            sys.stdout.write("More: --show sources (every value with its kind and source)\n")
-    sys.stdout.writelines(fitted(screen.getvalue().splitlines()))
+    lines = [line for entry in entries for line in _lines_of(entry, seq_length, whole=whole)]
+    if not whole and not all(isinstance(spec, Model) for spec in entries):
+        lines.append("More: --show sources (every value with its kind and source)")
+    sys.stdout.writelines(fitted(lines))
     return 0
 
 
@@ -199,44 +185,58 @@ def _load(
     )
 
 
-def _show_machine(machine: Machine, *, whole: bool) -> None:
-    sys.stdout.write(f"{machine.name}  {machine.title}\n  {machine.summary}\n")
-    _show_figures(machine.figures, whole=whole)
+Entry = Machine | Model | Profile | Preset | Any  # Any: a framework, whose module is loaded late
+
+
+def _lines_of(entry: Entry, seq_length: str | None, *, whole: bool) -> Iterator[str]:
+    """Yield what an entry has: without sources, or `whole`."""
+    if isinstance(entry, Preset):
+        yield from preset_text(entry, whole=whole)
+        return
+    yield f"{entry.name}  {entry.title}"
+    if isinstance(entry, Model):
+        yield from _model_lines(entry, seq_length)
+        return
+    yield f"  {entry.summary}"
+    if isinstance(entry, Machine):
+        yield from _machine_lines(entry, whole=whole)
+    elif isinstance(entry, Profile):
+        yield from _library_lines(entry, whole=whole)
+    else:
+        yield from _framework_lines(entry, whole=whole)
+
+
+def _machine_lines(machine: Machine, *, whole: bool) -> Iterator[str]:
+    yield from _figure_lines(machine.figures, whole=whole)
     for level, abilities in (
         ("node", machine.in_network),
         ("fabric", machine.scale_out_in_network),
     ):
-        text = ", ".join(abilities) or "nothing"
-        sys.stdout.write(f"  in-network reduction in the {level} switch: {text}\n")
+        yield f"  in-network reduction in the {level} switch: {', '.join(abilities) or 'nothing'}"
 
 
-def _show_framework(framework: Framework, *, whole: bool) -> None:
-    sys.stdout.write(f"{framework.name}  {framework.title}\n  {framework.summary}\n")
-    _show_figures(framework.figures, whole=whole)
-    sys.stdout.write("  defaults of a plan\n")
-    _show_choices(framework.choices, whole=whole)
-    _show_figures(framework.plan, whole=whole)
+def _framework_lines(framework: Framework, *, whole: bool) -> Iterator[str]:
+    yield from _figure_lines(framework.figures, whole=whole)
+    yield "  defaults of a plan"
+    yield from _choice_lines(framework.choices, whole=whole)
+    yield from _figure_lines(framework.plan, whole=whole)
     if framework.precisions:
-        sys.stdout.write("  bytes per parameter, by precision\n")
-        _show_choices(framework.precisions, whole=whole)
+        yield "  bytes per parameter, by precision"
+        yield from _choice_lines(framework.precisions, whole=whole)
     if framework.options:
-        example = f"{framework.path.stem}+{next(iter(framework.options))}"
-        sys.stdout.write(f"  options, as in {example}\n")
-        if not whole:
-            sys.stdout.writelines(
-                f"{line}\n" for line in wrapped(", ".join(framework.options), "  ")
-            )
-        width = max(map(len, framework.options))
-        for name, option in framework.options.items() if whole else ():
-            sys.stdout.write(f"  {name.ljust(width)}  {option.summary}\n")
+        yield f"  options, as in {framework.path.stem}+{next(iter(framework.options))}"
+        if whole:
+            width = max(map(len, framework.options))
+            for name, option in framework.options.items():
+                yield f"  {name.ljust(width)}  {option.summary}"
+        else:
+            yield from wrapped(", ".join(framework.options), "  ")
     if framework.presets:
-        named = ", ".join(framework.presets)
-        sys.stdout.write(f"  presets of releases, as --preset {next(iter(framework.presets))}\n")
-        sys.stdout.writelines(f"{line}\n" for line in wrapped(named, "  "))
+        yield f"  presets of releases, as --preset {next(iter(framework.presets))}"
+        yield from wrapped(", ".join(framework.presets), "  ")
 
 
-def _show_library(profile: Profile, *, whole: bool) -> None:
-    sys.stdout.write(f"{profile.name}  {profile.title}\n  {profile.summary}\n")
+def _library_lines(profile: Profile, *, whole: bool) -> Iterator[str]:
     for location, tables in (
         ("GPUs of generation {}", profile.nodes),
         ("network {} between nodes", profile.fabrics),
@@ -245,58 +245,47 @@ def _show_library(profile: Profile, *, whole: bool) -> None:
     ):
         filled = {name: figures for name, figures in tables.items() if figures}
         if not whole and len(filled) > 1:
-            sys.stdout.write(f"  {location.partition(' {}')[0]}\n")
-            _show_columns(filled)
+            yield f"  {location.partition(' {}')[0]}"
+            yield from _column_lines(filled)
             continue
         for name, figures in filled.items():
-            sys.stdout.write(f"  {location.format(name)}\n")
-            _show_figures(figures, whole=whole, shares=True)
+            yield f"  {location.format(name)}"
+            yield from _figure_lines(figures, whole=whole, shares=True)
 
 
-def _show_columns(tables: Mapping[str, Mapping[str, Figure]]) -> None:
-    """Show several tables of the same figures as one: the longer side down the screen."""
+def _column_lines(tables: Mapping[str, Mapping[str, Figure]]) -> Iterator[str]:
+    """Yield several tables of the same figures as one: the longer side down the screen."""
     figures = list(dict.fromkeys(name for table in tables.values() for name in table))
-
-    def cell(table: str, name: str) -> str:
-        figure = tables[table].get(name)
-        return "-" if figure is None else _brief(name, figure)
-
-    if len(figures) > len(tables):
-        rows = [
-            ["", *tables],
-            *([name, *(cell(table, name) for table in tables)] for name in figures),
-        ]
-    else:
-        rows = [
-            ["", *figures],
-            *([table, *(cell(table, name) for name in figures)] for table in tables),
-        ]
-    sys.stdout.writelines(f"{line}\n" for line in aligned(rows))
+    cells = [["", *figures]]
+    cells += [
+        [table, *(_brief(name, known[name]) if name in known else "-" for name in figures)]
+        for table, known in tables.items()
+    ]
+    yield from aligned([*zip(*cells, strict=True)] if len(figures) > len(tables) else cells)
 
 
 def _brief(name: str, figure: Figure) -> str:
     return brief(figure.value, figure.units, binary=in_powers_of_two(name))
 
 
-def _show_choices(choices: Mapping[str, Choice], *, whole: bool) -> None:
+def _choice_lines(choices: Mapping[str, Choice], *, whole: bool) -> Iterator[str]:
     if not whole:
-        _show_pairs({name: str(choice.value) for name, choice in choices.items()})
+        yield from _pair_lines({name: str(choice.value) for name, choice in choices.items()})
         return
     width = max(map(len, choices), default=0)
     for name, choice in choices.items():
-        text = f"{choice.value:<14} {choice.kind:<14} {choice.source}"
-        sys.stdout.write(f"  {name.ljust(width)}  {text}\n")
+        yield f"  {name.ljust(width)}  {choice.value:<14} {choice.kind:<14} {choice.source}"
 
 
-def _show_pairs(texts: Mapping[str, str]) -> None:
-    """Show values without their sources, two a line where the terminal has room."""
+def _pair_lines(texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield values without their sources, two a line where the terminal has room."""
     items = list(texts.items())
     count = -(-len(items) // 2)
     halves = [_padded(half) for half in (items[:count], items[count:])]
     if sum(len(half[0]) for half in halves if half) + 4 > room():
         halves = [_padded(items), []]
     for first, second in zip_longest(*halves, fillvalue=""):
-        sys.stdout.write(f"  {first}  {second}".rstrip() + "\n")
+        yield f"  {first}  {second}".rstrip()
 
 
 def _padded(items: Sequence[tuple[str, str]]) -> list[str]:
@@ -304,61 +293,60 @@ def _padded(items: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{name.ljust(wide)}  {text.ljust(width)}" for name, text in items]
 
 
-def _show_figures(figures: Mapping[str, Figure], *, whole: bool, shares: bool = False) -> None:
+def _figure_lines(
+    figures: Mapping[str, Figure], *, whole: bool, shares: bool = False
+) -> Iterator[str]:
     if not whole:
-        _show_pairs({name: _brief(name, stated) for name, stated in figures.items()})
+        yield from _pair_lines({name: _brief(name, stated) for name, stated in figures.items()})
         return
     width = max(map(len, figures), default=0)
     for quantity, figure in figures.items():
         shown = format_quantity(figure.value, figure.units, binary=in_powers_of_two(quantity))
         shown += f" ±{percent(figure.uncertainty)}" * (shares and figure.uncertainty > 0.0)
         line = f"  {quantity.ljust(width)}  {shown:<14} {figure.kind:<14} {figure.origin.source}"
-        sys.stdout.write(line.rstrip() + "\n")
+        yield line.rstrip()
 
 
-def _show_model(model: Model, seq_length: str | None) -> None:
+def _model_lines(model: Model, seq_length: str | None) -> Iterator[str]:
     trained = model.published("sequence_length")
     length = USUAL_LENGTH if trained is None else float(trained.value)
     if seq_length is not None:
         length = shape_value("sequence_length", seq_length, "seq_length")
-    sys.stdout.write(f"{model.name}  {model.title}\n")
-    if model.summary:
-        sys.stdout.write(f"  {model.summary}\n")
-    if model.note:
-        sys.stdout.write(f"  {model.note}\n")
+    yield from (f"  {text}" for text in (model.summary, model.note) if text)
     if model.hugging_face:
-        sys.stdout.write(f"  Hugging Face: {', '.join(model.hugging_face)}\n")
-    sys.stdout.write(f"  shapes: {model.kind}, {model.source}\n")
+        yield f"  Hugging Face: {', '.join(model.hugging_face)}"
+    yield f"  shapes: {model.kind}, {model.source}"
     # What the file's own source doesn't cover says where it comes from; absent parts go unsaid.
-    model_figures = {
+    figures = {
         name: figure
         for name, figure in model.figures.items()
         if (name in model.stated and name not in NUMBERS) or name in {"kv_heads", "head_size"}
     }
-    width = max(map(len, (*model_figures, *PASS)))
-    for name, figure in model_figures.items():
+    width = max(map(len, (*figures, *PASS)))
+    for name, figure in figures.items():
         origin = "" if figure.source == model.source else f"   {figure.kind}, {figure.source}"
-        sys.stdout.write(f"  {name.ljust(width)}  {figure.value:,.0f}{origin}\n")
+        yield f"  {name.ljust(width)}  {figure.value:,.0f}{origin}"
     if model.pattern:
-        sys.stdout.write(f"  {PATTERN.ljust(width)}  {model.pattern}\n")
-    sources = list(dict.fromkeys(figure.source for figure in model.trained.values()))
-    sys.stdout.writelines(f"  its training: {source}\n" for source in sources)
+        yield f"  {PATTERN.ljust(width)}  {model.pattern}"
+    for source in dict.fromkeys(figure.source for figure in model.trained.values()):
+        yield f"  its training: {source}"
     for name, figure in model.trained.items():
-        sys.stdout.write(f"  {name.ljust(width)}  {figure.value:,.0f}\n")
+        yield f"  {name.ljust(width)}  {figure.value:,.0f}"
     if not model.labels:
-        sys.stdout.write("  it is a number of parameters alone: no shapes, no FLOPs\n")
+        yield "  it is a number of parameters alone: no shapes, no FLOPs"
         return
-    sys.stdout.write("  parameters: total, active per token, and by part of a layer\n")
-    _show_totals(model, (*COUNTS, *PARTS), width)
-    sys.stdout.write(f"  forward FLOPs of one token in a sequence of {length:,.0f}\n")
-    _show_totals(model, PASS, width, sequence_length=length)
-
-
-def _show_totals(model: Model, names: Sequence[str], width: int, **given: float) -> None:
-    for name in names:
-        value = model.quantity(name, **given)
-        if value > 0.0:
-            sys.stdout.write(f"  {name.ljust(width)}  {value:,.0f}\n")
+    totals = {
+        "parameters: total, active per token, and by part of a layer": ((*COUNTS, *PARTS), {}),
+        f"forward FLOPs of one token in a sequence of {length:,.0f}": (
+            PASS,
+            {"sequence_length": length},
+        ),
+    }
+    for title, (names, given) in totals.items():
+        yield f"  {title}"
+        for name in names:
+            if (value := model.quantity(name, **given)) > 0.0:
+                yield f"  {name.ljust(width)}  {value:,.0f}"
 
 
 # ``sweeps docs``: all of this as a site, and the guide.
