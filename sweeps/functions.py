@@ -3,7 +3,8 @@
 An option's name has underscores: ``--global-batch-size`` is ``global_batch_size``, any of its names
 will do, and one that is a word of Python has an underscore at its end: ``from_``.  Values are
 numbers in SI units or text as it is typed (``"50GB/s"``, ``"8:4096:x2"``), one or several.
-Defaults and refusals are those of the command line.
+Defaults are those of the command line, and so are refusals: each function raises an `InputError`
+with every fault.
 """
 
 from __future__ import annotations
@@ -54,11 +55,6 @@ def collective(**options: Unpack[CollectiveOptions]) -> Answer:
     Answer
         Time with its band, steps, bytes, energy, bandwidths.
 
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
-
     Examples
     --------
     >>> import sweeps
@@ -83,11 +79,6 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
     -------
     Plan
         The recommended plan with its reasons; ``dataset`` has a row a plan.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
 
     Examples
     --------
@@ -114,11 +105,6 @@ def buy(**options: Unpack[BuyOptions]) -> Answer:
     Answer
         For each machine the least number of GPUs with its plan, days, cost and what binds.
 
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
-
     Examples
     --------
     >>> import sweeps
@@ -140,11 +126,6 @@ def analysis(**options: Unpack[AnalysisOptions]) -> Answer:
     -------
     Answer
         The step time with its band and parts, memory, rates, energy, cost.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
 
     Examples
     --------
@@ -168,11 +149,6 @@ def hops(**options: Unpack[HopsOptions]) -> Answer:
     -------
     Answer
         A row a strategy and a part.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
     """
     return Answer(ask("hops", (), options))
 
@@ -189,11 +165,6 @@ def overlap(**options: Unpack[OverlapOptions]) -> Answer:
     -------
     Answer
         Sequential, overlapped and ideal times, and speedups.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
 
     Examples
     --------
@@ -217,11 +188,6 @@ def tune(**options: Unpack[TuneOptions]) -> Answer:
     -------
     Answer
         The verdict, and a row a case.  Reports and configurations are in the output folder.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
     """
     return Answer(ask("tune", (), options))
 
@@ -240,11 +206,6 @@ def calibrate(*logs: File, **options: Unpack[CalibrateOptions]) -> Answer:
     -------
     Answer
         The verdict, and a row for each that was measured.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
     """
     return Answer(ask("calibrate", logs, options))
 
@@ -263,11 +224,6 @@ def normal(what: str, **options: Unpack[NormalOptions]) -> Answer:
     -------
     Answer
         Bands of published curves or runs of the same class.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
     """
     return Answer(ask("normal", (what,), options))
 
@@ -286,11 +242,6 @@ def trace(*files: File, **options: Unpack[TraceOptions]) -> Answer:
     -------
     Answer
         What ran beside what, and how much communication was exposed.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
     """
     return Answer(ask("trace", files, options))
 
@@ -310,11 +261,6 @@ def page(file: File | None = None, **options: Unpack[PageOptions]) -> Page:
     -------
     Page
         A notebook shows it; `Page.path` is the file.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
     """
     at = options.get("at")
     held = [f"{name}={value}" for name, value in at.items()] if isinstance(at, Mapping) else at
@@ -336,11 +282,6 @@ def catalog(*names: str, **options: Unpack[CatalogOptions]) -> Answer:
     -------
     Answer
         ``dataframe`` has a row a name.
-
-    Raises
-    ------
-    InputError
-        With every fault, a line each.
 
     Examples
     --------
@@ -389,11 +330,17 @@ def plot(
 # Notebooks complete what a signature names: of the many options those of a short help.
 
 _LINE = re.compile(r"^class (\w+)\((\w+)|^    (\w+): (.+)$", re.MULTILINE)
+_RAISES = """
+
+    Raises
+    ------
+    InputError
+        With every fault, a line each."""
 _BRIEF: Mapping[str, str] = {"Operation": "CommonOperation", "Step": "CommonStep"}
 
 
 def _complete(*functions: Callable[..., Any]) -> None:
-    """Give functions a signature that names their options."""
+    """Give functions a signature that names their options, and say what they raise."""
     parents: dict[str, str] = {}
     fields: dict[str, dict[str, str]] = {}
     for name, parent, field, kind in _LINE.findall(_types()):
@@ -412,6 +359,8 @@ def _complete(*functions: Callable[..., Any]) -> None:
         ]
         made = Signature([*first, *options, others.replace(annotation="Values")])
         function.__signature__ = made  # type: ignore[attr-defined]
+        text, line, examples = (function.__doc__ or "").rstrip().partition("\n\n    Examples\n")
+        function.__doc__ = f"{text}{_RAISES}{line}{examples}\n"
 
 
 def _types() -> str:

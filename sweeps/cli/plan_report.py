@@ -263,8 +263,8 @@ def part_lines(name: str, answer: Answer, plan: Execution) -> Iterator[str]:
     """Yield a section of a plan, as an analysis of it has it."""
     from sweeps.cli.analysis_report import bodies_of
 
-    assert answer.found.space.plan is not None
-    job = Job(Sweep(""), answer.found.space.resolved, answer.found.space.plan, " ", ())
+    job = _job(answer)
+    assert job is not None
     evaluation = Evaluation(plan.given, plan.labels)
     with np.errstate(all="ignore"):
         yield from bodies_of(job, evaluation, analyze(evaluation))[name]()
@@ -311,19 +311,26 @@ def _searched(answer: Answer) -> Iterator[str]:
     """Yield how many plans can run, and which options were left to the search."""
     counts = answer.counts
     text = f"{counts.feasible:,} of {counts.all:,} plans can run"
-    free = [
-        flag_of(name) for name in answer.found.space.choices if name not in answer.point.choices
-    ]
-    yield from wrapped(f"{text}; searched over {', '.join(free)}" if free else text)
+    free = _searched_options(answer)
+    yield from wrapped(f"{text}; searched over {free}" if free else text)
 
 
 def short_defaults(answer: Answer, asked: Asked) -> Iterator[str]:
     """Yield the values that weren't given and matter most, and how many others there are."""
-    plan = answer.found.space.plan
-    if plan is None:
-        return
-    job = Job(Sweep(""), answer.found.space.resolved, plan, " ", ())
-    yield from defaults_line(job, MATTERING, *asked.assumed)
+    if job := _job(answer):
+        yield from defaults_line(job, MATTERING, *asked.assumed)
+
+
+def _job(answer: Answer) -> Job | None:
+    """Return the plans that were searched as a job, for sections that say something of one."""
+    space = answer.found.space
+    return space.plan and Job(Sweep(""), space.resolved, space.plan, " ", ())
+
+
+def _searched_options(answer: Answer) -> str:
+    """Return the options that were left to the search."""
+    choices = answer.found.space.choices
+    return ", ".join(flag_of(name) for name in choices if name not in answer.point.choices)
 
 
 def _why(answer: Answer) -> Iterator[str]:
@@ -595,16 +602,10 @@ def answer_defaults(answer: Answer, asked: Asked) -> Iterator[str]:
     """Yield what wasn't given: what was assumed, what was searched, and every value's source."""
     if asked.assumed:
         yield f"Assumed: {', '.join(asked.assumed)}"
-    free = [
-        flag_of(name) for name in answer.found.space.choices if name not in answer.point.choices
-    ]
-    if free:
-        yield f"Searched: {', '.join(free)}"
-    plan = answer.found.space.plan
-    if plan is None:
-        return
-    job = Job(Sweep(""), answer.found.space.resolved, plan, " ", ())
-    yield from default_lines(job)
+    if free := _searched_options(answer):
+        yield f"Searched: {free}"
+    if job := _job(answer):
+        yield from default_lines(job)
 
 
 def survival_lines(answer: Answer, analysis: Survival, *, every: bool) -> Iterator[str]:
