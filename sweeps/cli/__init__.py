@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import gc
 import importlib
 import os
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,51 +19,11 @@ from sweeps.errors import ContractError, InputError, RunError, nearest, refuse
 
 __all__ = ["main"]
 
-COMMANDS = {
-    "collective": "Cost of a collective operation on a network.",
-    "plan": "The best parallel plan for a model on a machine, and why.",
-    "buy": "How many GPUs of which machine a training needs, and what it costs.",
-    "analysis": "Memory, communication and step time of a training configuration.",
-    "hops": "Latency and energy over typed hops, per strategy.",
-    "overlap": "Overlap of computation and communication.",
-    "tune": "Tensor-parallel overlap: cases, prediction, report, YAML.",
-    "run": "Run a sweep: dataset, table and figures.",
-    "plot": "Draw figures from a stored sweep.",
-    "page": "One page to open and touch: a stored sweep, or a calculator.",
-    "info": "Say what is in a stored sweep, or verify it.",
-    "validate": "Lay predictions beside published measurements.",
-    "calibrate": "A library fitted to nccl-tests' logs, and a verdict.",
-    "normal": "The band that is normal of a collective, or of MFU.",
-    "list": "List the formulas and algorithms.",
-    "show": "Show one formula or algorithm.",
-    "trace": "Overlap, idle and exposed time in profiler traces.",
-    "catalog": "List machines and models, their figures and sources.",
-    "docs": "Write a site to read offline: guide, commands, formulas, figures.",
-    "schema": "The JSON schema of specs, hardware, models or records.",
-    "list-cmds": "List suggested commands, one a line.",
-    "run-all": "Run all predefined combinations, as one CSV table.",
-}
-# Commands by what they are for, as help lists them.
-JOBS = {
-    "Decide": "plan buy analysis",
-    "Network and overlap": "collective hops overlap tune",
-    "Measured": "validate calibrate normal trace",
-    "Sweeps and figures": "run plot page info run-all",
-    "What there is": "catalog list show docs schema list-cmds",
-}
-# Small commands that stand in another's file, as functions of their names.
-FILES = {
-    "plot": "run",
-    "info": "run",
-    "show": "list",
-    "docs": "catalog",
-    "schema": "catalog",
-    "list-cmds": "run",
-    "run-all": "run",
-    "normal": "calibrate",
-    "trace": "overlap",
-    "page": "analysis",
-}
+with Path(__file__).with_name("commands.csv").open(encoding="utf-8", newline="") as _rows:
+    _TABLE = {row["name"]: row for row in csv.DictReader(_rows)}
+# What each command is for, and commands by their jobs, as help lists them.
+COMMANDS = {name: row["words"] for name, row in _TABLE.items()}
+JOBS = ("Decide", "Network and overlap", "Measured", "Sweeps and figures", "What there is")
 
 # Commands that were, and what to do instead.
 GONE = {
@@ -78,7 +40,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        name, file = (n.replace("-", "_") for n in (cmd_name, FILES.get(cmd_name, cmd_name)))
+        name, file = (n.replace("-", "_") for n in (cmd_name, _TABLE[cmd_name]["file"]))
         module = importlib.import_module(f"sweeps.cli.{file}_command")
         command: click.Command = getattr(module, f"{name}_command" if name != file else "command")
         return command
@@ -95,9 +57,10 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for job, names in JOBS.items():
+        for job in JOBS:
             with formatter.section(job):
-                formatter.write_dl([(name, COMMANDS[name]) for name in names.split()])
+                names = [name for name, row in _TABLE.items() if row["job"] == job]
+                formatter.write_dl([(name, COMMANDS[name]) for name in names])
 
 
 def _tell_version(ctx: click.Context) -> None:
@@ -171,25 +134,15 @@ def run(args: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-# What a command is called with at least, for whoever left that out.
-EXAMPLES = {
-    "buy": "--model llama3-70b --tokens 15T --days 90",
-    "info": "outputs/models-on-machines.nc",
-    "plot": "outputs/models-on-machines.nc",
-    "schema": "specs",
-    "show": "switch.all_reduce.ring",
-    "trace": "rank0.json.gz",
-}
-
-
 def lacking(error: click.MissingParameter) -> str:
     """Return what a command lacks, with an example."""
     command = error.ctx.info_name if error.ctx else None
-    if command not in EXAMPLES or error.param is None or error.ctx is None:
+    example = _TABLE[command]["example"] if command in _TABLE else ""
+    if not example or error.param is None or error.ctx is None:
         return error.format_message()
     option = isinstance(error.param, click.Option)
     what = error.param.opts[0] if option else error.param.make_metavar(error.ctx).rstrip(".")
-    example = f"such as 'sweeps {command} {EXAMPLES[command]}'"
+    example = f"such as 'sweeps {command} {example}'"
     if budget := error.ctx.params.get("budget"):
         small = f" ({budget} means {budget} USD; {budget}M for millions)" * budget.isdigit()
         return f"--budget {budget}: needs {what}, too: a budget sets no deadline{small}; {example}"

@@ -97,35 +97,26 @@ def is_of_hosts(taken: Mapping[str, str], hardware: Sequence[tuple[str, Any]]) -
 def _ask(readings: Sequence[Reading], ruled: set[str]) -> None:
     """Refuse files that leave something to the command line which isn't there."""
     faults = [
-        f"{reading.file}: doesn't say {OF_ASKED.get(flag, 'what it is')}; give {flag}"
+        f"{reading.file}: doesn't say {words}; give {flag}"
         for reading in readings
         for flag in dict.fromkeys(reading.asks)
-        if not ({*ASKED.get(flag, ())} & ruled)
+        for words, *names in [ASKED.get(flag, ("what it is",))]
+        if not {*names} & ruled
     ]
     if faults:
         raise InputError(faults)
 
 
-# By option that a file leaves to the command line: what may give it, and what it is.
+# By option that a file leaves to the command line: what it is, and what may give it.
 ASKED: Mapping[str, tuple[str, ...]] = {
-    "--gpus": ("world_size",),
-    "--micro-batch-size": ("micro_batch_size",),
-    "--num-layers": ("layers", "model"),
-    "--hidden-size": ("hidden_size", "model"),
-    "--num-attention-heads": ("heads", "model"),
-    "--seq-length": ("sequence_length",),
-    "--vocab-size": ("vocabulary_size", "model"),
-    "--model": ("model",),
-}
-OF_ASKED: Mapping[str, str] = {
-    "--gpus": "on how many GPUs it runs",
-    "--micro-batch-size": "how large a micro-batch is",
-    "--num-layers": "how many layers the model has",
-    "--hidden-size": "how wide the model is",
-    "--num-attention-heads": "how many heads the model has",
-    "--seq-length": "how long sequences are",
-    "--vocab-size": "how many tokens the tokenizer knows",
-    "--model": "which model it trains",
+    "--gpus": ("on how many GPUs it runs", "world_size"),
+    "--micro-batch-size": ("how large a micro-batch is", "micro_batch_size"),
+    "--num-layers": ("how many layers the model has", "layers", "model"),
+    "--hidden-size": ("how wide the model is", "hidden_size", "model"),
+    "--num-attention-heads": ("how many heads the model has", "heads", "model"),
+    "--seq-length": ("how long sequences are", "sequence_length"),
+    "--vocab-size": ("how many tokens the tokenizer knows", "vocabulary_size", "model"),
+    "--model": ("which model it trains", "model"),
 }
 
 

@@ -324,7 +324,7 @@ def short_defaults(answer: Answer, asked: Asked) -> Iterator[str]:
 def _job(answer: Answer) -> Job | None:
     """Return the plans that were searched as a job, for sections that say something of one."""
     space = answer.found.space
-    return space.plan and Job(Sweep(""), space.resolved, space.plan, " ", ())
+    return Job(Sweep(""), space.resolved, space.plan, " ", ()) if space.plan else None
 
 
 def _searched_options(answer: Answer) -> str:
