@@ -21,7 +21,7 @@ from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps.cli import COMMANDS
 from sweeps.cli.flags import SECTIONS
-from sweeps.cli.run_command import suggested, analyses
+from sweeps.cli.run_command import analyses, suggested
 from sweeps.spec.units import grouped
 from tests.cli_runner import Runner, drawn_in
 from tests.tables import examples

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-import click
 import pytest
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.cli import COMMANDS, commands, flags
-from sweeps.cli.given import Given, Hops, Measured, Planned
+from sweeps.cli import flags
 from sweeps.cli.option_table import read_table
 from tests.cli_runner import Runner
 from tests.each import each
@@ -33,14 +31,6 @@ def test_a_usual_option_stands_once() -> None:
     assert len(rows) == len(flags.USUAL)
     assert {row["part"] for row in rows} == {*flags.SECTIONS, ""}
     assert {*flags.OF_COLLECTIVES, *flags.OF_TRAINING} <= {*VOCABULARY, *LABELS}
-
-
-@each("group", [Given, Hops, Measured, Planned])
-def test_what_commands_read_is_an_option(group: type) -> None:
-    context = click.Context(commands)
-    known = (commands.get_command(context, name) for name in COMMANDS)
-    options = {param.name for command in known if command for param in command.params}
-    assert group.__annotations__.keys() <= options
 
 
 def test_any_input_is_an_option_by_its_name(cli: Runner) -> None:

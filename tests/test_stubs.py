@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.maintenance.options import text_of
+from tests.maintenance.options import given_text, text_of
 
 ROOT = Path(__file__).parents[1]
 STUBS = ROOT / "sweeps" / "options.pyi"
+GIVEN = ROOT / "sweeps" / "cli" / "given.pyi"
 WRITE = os.environ.get("PROOFS") in ("write", "new")
 SCRIPT = """
 from typing import Any
@@ -49,13 +51,14 @@ WRONG = {
 }
 
 
-def test_the_types_are_those_of_the_vocabulary() -> None:
+@pytest.mark.parametrize(("path", "made"), [(STUBS, text_of), (GIVEN, given_text)])
+def test_the_types_are_those_of_the_options(path: Path, made: Callable[[], str]) -> None:
     if WRITE:
-        STUBS.write_text(text_of(), encoding="utf-8")
-        subprocess.run([sys.executable, "-m", "ruff", "format", "-q", STUBS], check=True)
-    stored = STUBS.read_text(encoding="utf-8")
+        path.write_text(made(), encoding="utf-8")
+        subprocess.run([sys.executable, "-m", "ruff", "format", "-q", path], check=True)
+    stored = path.read_text(encoding="utf-8")
     # Long lines are broken there.
-    assert "".join(stored.split()).replace(",]", "]") == "".join(text_of().split())
+    assert "".join(stored.split()).replace(",]", "]") == "".join(made().split())
 
 
 @pytest.mark.thorough

@@ -22,7 +22,6 @@ from sweeps.cli.options import (
     default_lines,
     file_options,
     output_options,
-    sensitivity_option,
     show_sensitivity,
     sweep_of_options,
 )
@@ -125,7 +124,7 @@ def _order(order: str | None) -> list[str]:
 @analysis_options
 @options("analysis")
 @show_options(OF_ANALYSIS)
-@sensitivity_option("step_time")
+@options("analysis answer")
 @output_options
 def command(**given: Unpack[Given]) -> int:
     """Memory, communication and step time of a training configuration.

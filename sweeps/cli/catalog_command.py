@@ -72,11 +72,7 @@ PASS = (
 @click.argument("names", nargs=-1)
 @options("catalog")
 @show_options(OF_CATALOG)
-def command(
-    names: tuple[str, ...],
-    seq_length: str | None,
-    **given: Unpack[Given],
-) -> int:
+def command(names: tuple[str, ...], **given: Unpack[Given]) -> int:
     """List machines, models, frameworks, presets and libraries; with NAMES, what each has.
 
     A model's name may be Hugging Face's, or the path of a config.json.  A framework's options
@@ -104,7 +100,9 @@ def command(
         keep(listed=lambda: _listed(kinds))
         return 0
     entries = [_load(name, machines, models, frameworks) for name in names]
-    lines = [line for entry in entries for line in _lines_of(entry, seq_length, whole=whole)]
+    lines = [
+        line for entry in entries for line in _lines_of(entry, given["seq_length"], whole=whole)
+    ]
     if not whole and not all(isinstance(spec, Model) for spec in entries):
         lines.append("More: --show sources (every value with its kind and source)")
     sys.stdout.writelines(fitted(lines))

@@ -30,7 +30,6 @@ from sweeps.cli.options import (
     defaults_line,
     file_options,
     output_options,
-    sensitivity_option,
     show_sensitivity,
     sweep_of_options,
 )
@@ -57,7 +56,7 @@ from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
 @flags.options(*flags.OF_COLLECTIVES)
 @options("trees")
 @show_options(OF_COLLECTIVE)
-@sensitivity_option("time")
+@options("collective")
 @output_options
 def command(**given: Unpack[Given]) -> int:
     """Cost of a collective operation on a network.

@@ -79,7 +79,7 @@ def command(**given: Unpack[Hops]) -> int:
     texts = texts_of(given, (*flags_in("hops"), *flags_in("hop links")))
     asked = {name: text for name, text in texts.items() if text is not None}
     # What can't be printed isn't written either.
-    result = result_of(study, asked, given, messages=given["messages"])
+    result = result_of(study, asked, given, messages=bool(given["messages"]))
     lines = [] if out.programs else list(_lines(study, wanted_sections(given, OF_HOPS)))
     out.deliver(result, lines, charts_of(study))
     return 0

@@ -4,6 +4,7 @@ A row has the group, what the option gives, and its flags (empty: all names of a
 label).  Its type is text, or
 
 - ``switch``, or ``either`` with the flags of both;
+- ``usual word``: the word where it is given without a value;
 - ``whole 1``: a whole number, here from 1 on; ``choice a b``: one of some words;
 - ``several``: the option may be given again and again;
 - ``group``: here stand the options of the group that is named in its place;
@@ -76,6 +77,8 @@ def _option(row: Row) -> Callable[[Command], Command]:
             settings["is_flag"] = True
         case "either":
             settings["default"] = None
+        case "usual":
+            settings |= {"is_flag": False, "flag_value": words[0]}
         case "several":
             settings["multiple"] = True
         case "choice":

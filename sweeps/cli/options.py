@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
 import numpy as np
 
 from overhead.labels import LABELS
@@ -46,14 +45,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 output_options, result_options = options("output"), options("result")
-
-
-def sensitivity_option(usual: str) -> Callable[[Command], Command]:
-    """Add the option that asks what constants move an answer by; `usual`: which one."""
-    words = f"What 10 % of each constant moves a quantity by.  [default: {usual}]"
-    return click.option(
-        "--sensitivity", is_flag=False, flag_value=usual, metavar="QUANTITY", help=words
-    )
 
 
 def show_sensitivity(job: Job, given: Given, name: str, asked: str) -> None:

@@ -68,25 +68,13 @@ class Command(click.Command):
             with _in_style(ctx.params):
                 return super().invoke(ctx)
         except InputError as error:
-            names = {
-                str(param.name): typed_or(ctx, param)
-                for param in self.get_params(ctx)
-                if isinstance(param, click.Option)
-            }
-            names |= {
-                flag.lstrip("-").replace("-", "_"): typed_or(ctx, param)
-                for param in self.get_params(ctx)
-                if isinstance(param, click.Option)
-                for flag in param.opts
-                if flag.lstrip("-").replace("-", "_") not in names
-            }
+            options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+            names = {str(option.name): typed_or(ctx, option) for option in options}
+            for option in options:
+                for flag in option.opts:
+                    names[flag] = typed_or(ctx, option)
+                    names.setdefault(flag.lstrip("-").replace("-", "_"), names[flag])
             values = {name: text for name in names if isinstance(text := ctx.params.get(name), str)}
-            names |= {
-                flag: typed_or(ctx, param)
-                for param in self.get_params(ctx)
-                for flag in param.opts
-                if isinstance(param, click.Option)
-            }
             typed = ctx.meta.get(TYPED, {}).values()
             raise InputError(
                 [on_command_line(as_typed(line, names, values), typed) for line in error.faults]

@@ -1,6 +1,7 @@
-"""The types of what functions of `sweeps` take, from the vocabulary and the commands' options.
+"""The types of what functions of `sweeps` take, and of what commands read of their options.
 
-``PROOFS=write python -m pytest -n0 tests/test_stubs.py`` writes them to ``sweeps/options.pyi``.
+They follow from the vocabulary and the commands' options. ``PROOFS=write python -m pytest -n0
+tests/test_stubs.py`` writes them to ``sweeps/options.pyi`` and ``sweeps/cli/given.pyi``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import click
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.cli import commands
+from sweeps.cli import COMMANDS, commands
 from sweeps.cli.ask import ON_SCREEN
 from sweeps.cli.flags import OF_COLLECTIVES, OF_TRAINING, USUAL, is_input
 from sweeps.search.request import OBJECTIVES
 from sweeps.spec.names import NAMES
 
-__all__ = ["text_of"]
+__all__ = ["given_text", "text_of"]
 
 HEAD = '''"""What the functions of `sweeps` take: from the vocabulary and the commands' options.
 
@@ -143,3 +144,80 @@ def _option(param: click.Option) -> str:
     if isinstance(param.type, click.types.IntParamType | click.IntRange):
         return "int"
     return "File" if own in PATHS else "Values"
+
+
+# What commands read of their options, by name.
+
+GIVEN = '''"""What a command's options give: of all commands, and what differs in some of them.
+
+`PROOFS=write python -m pytest -n0 tests/test_stubs.py` writes this file.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypedDict
+
+Options = Mapping[str, object]
+Folder = Literal["hardware_folder", "model_folder", "framework_folder"]
+
+def texts_of(given: Options, names: Iterable[str]) -> dict[str, str | None]: ...
+'''
+# Classes beside what all commands may read, with the commands whose types of some names they have.
+ARGUMENTS = {"spec"}
+DIFFERENT = {"Planned": ("plan", "buy"), "Hops": ("hops",), "Measured": ("calibrate", "normal")}
+
+
+def given_text() -> str:
+    """Return the file."""
+    types = {command: _given(command) for command in COMMANDS}
+    every: dict[str, set[str]] = {}
+    for known in types.values():
+        for name, kind in known.items():
+            every.setdefault(name, set()).update(kind.split(" | "))
+    # A command that has an argument of the name takes that by itself.
+    apart = {name for name, kinds in every.items() if "int" in kinds and "str" in kinds} | ARGUMENTS
+    classes = {"OfFolders(TypedDict": {n: every[n] for n in sorted(every) if n.endswith("_folder")}}
+    classes["Given(OfFolders"] = {
+        name: kinds
+        for name, kinds in sorted(every.items())
+        if not name.endswith("_folder") and name not in apart
+    }
+    for title, commands_of_it in DIFFERENT.items():
+        several = [types[command] for command in commands_of_it]
+        names = {name for known in several for name in known} & apart
+        classes[f"{title}(Given"] = {
+            name: {kind for known in several for kind in known.get(name, "").split(" | ") if kind}
+            for name in sorted(names)
+        }
+    lines = GIVEN.splitlines()
+    for head, fields in classes.items():
+        lines += ["", f"class {head}, total=False):"]
+        lines += [f"    {name}: {_union(kinds)}" for name, kinds in fields.items()] or ["    ..."]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _union(kinds: set[str]) -> str:
+    """Return a type of several: words of different commands are text."""
+    words = [kind for kind in kinds if kind.startswith("Literal")]
+    plain = kinds if len(words) < 2 and "str" not in kinds else {*kinds} - {*words} | {"str"}
+    return " | ".join(sorted(plain, key=lambda kind: (kind == "None", kind)))
+
+
+def _given(command: str) -> dict[str, str]:
+    """Return the type of what each of a command's options gives."""
+    made = commands.get_command(click.Context(commands), command)
+    assert made is not None
+    options = [param for param in made.params if isinstance(param, click.Option)]
+    return {str(param.name): _read(param) for param in options}
+
+
+def _read(param: click.Option) -> str:
+    if param.multiple or param.name == "show":
+        return "tuple[str, ...]"
+    if param.is_flag:
+        kind = "bool"
+    elif isinstance(param.type, click.Choice):
+        kind = _literal(map(str, param.type.choices))
+    else:
+        whole = isinstance(param.type, click.types.IntParamType | click.IntRange)
+        kind = "int" if whole else "str"
+    return f"{kind} | None" if param.to_info_dict()["default"] is None else kind
