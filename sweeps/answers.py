@@ -162,7 +162,7 @@ class Plan(Answer):
         InputError
             If no plans were searched: the calculator's table, or one plan explained.
         """
-        plans: Plans | None = self._asked.kept.found
+        plans: Plans | None = self._asked.kept.plans
         if plans is None:
             refuse("found", self.command, "no plans are searched", "a model with shapes")
         return plans
@@ -181,7 +181,9 @@ class Plan(Answer):
             return ()
         if answer.recommended is not None:
             return answer.reasons
-        return tuple(f"{one.words}: {one.found.recommended.name}" for one in answer.remedies)
+        return tuple(
+            f"{remedy.words}: {remedy.found.recommended.name}" for remedy in answer.remedies
+        )
 
     @property
     def fallen(self) -> Mapping[str, int]:
@@ -209,9 +211,9 @@ class Plan(Answer):
         if answer is None or answer.recommended is None:
             allowed = "a question at one point that has an answer"
             refuse("sensitivity", "..", "there is no recommended plan", allowed)
-        found = survival(answer)
+        survived = survival(answer)
         command = ["sweeps.plan", "sensitivity"]
-        return found.own.result({}, found.columns(), command).dataset()
+        return survived.own.result({}, survived.columns(), command).dataset()
 
 
 class Page(Answer):

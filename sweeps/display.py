@@ -65,19 +65,19 @@ LOST = (
 )
 
 
-def rows(*groups: str, place: str = "") -> tuple[str, ...]:
-    """Return the quantities of some groups, one after another, that stand in a place."""
+def rows(*groups: str, screen: str = "") -> tuple[str, ...]:
+    """Return the quantities of some groups, one after another, that stand on a screen."""
     return tuple(
         name
         for group in groups
         for name, entry in ROWS.items()
-        if entry.group == group and (not place or place in entry.screens)
+        if entry.group == group and (not screen or screen in entry.screens)
     )
 
 
 def of_records() -> tuple[str, ...]:
     """Return what records say first where it is the same in all cells: labels, then numbers."""
-    names = rows("label", "collective", "plan", place="record")
+    names = rows("label", "collective", "plan", screen="record")
     return tuple(sorted(names, key=lambda name: name not in LABELS))
 
 

@@ -54,6 +54,6 @@ def test_what_follows_from_a_steps_time_is_of_a_run() -> None:
 
 
 def test_the_groups_keep_the_order_of_reports() -> None:
-    rates = display.rows("rates", place="report")
+    rates = display.rows("rates", screen="report")
     assert rates.index("tokens_per_second") + 1 == rates.index("tokens_per_second_per_gpu")
-    assert display.rows("cost", "step", place="plan") == ("cost_per_trillion_tokens", "step_time")
+    assert display.rows("cost", "step", screen="plan") == ("cost_per_trillion_tokens", "step_time")

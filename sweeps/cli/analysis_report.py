@@ -153,7 +153,7 @@ def _summary(job: Job, evaluation: Evaluation, most: int) -> Iterator[str]:
     shown_here = set(_quantities(job)) - set(IN_HEADING)
     for group, words in GROUPS.items():
         told = []
-        for name in display.rows(group, place="report"):
+        for name in display.rows(group, screen="report"):
             value = number(evaluation, name) if name in shown_here else np.nan
             if value > 0.0:
                 told.append(f"{display.words(name).strip()} {shown(name, value)}")
@@ -394,7 +394,7 @@ def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[s
         rows.append((f"{name}: {DIMENSIONS[name]}",))
         for collective_report in reports:
             rows.append(
-                (f"  {collective_report.title}, on {_place(evaluation, collective_report)}",)
+                (f"  {collective_report.title}, on {_location(evaluation, collective_report)}",)
             )
             rows += _ways(collective_report)
         rows.append(_together("  together", reports, result.dimension_times[name]))
@@ -423,7 +423,7 @@ def _share(share: Array) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _place(evaluation: Evaluation, collective_report: CollectiveReport) -> str:
+def _location(evaluation: Evaluation, collective_report: CollectiveReport) -> str:
     """Return where the ranks of a group are."""
     if evaluation.labels["topology"] == "hierarchical":
         per_node = collective_report.ranks / collective_report.nodes
@@ -504,7 +504,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
 def _quantities(job: Job) -> tuple[str, ...]:
     """Return what is told of a step and its run, of failures where anything was said of them."""
     failures = ("failures",) if "goodput" in job.sweep.quantities else ()
-    return display.rows("rates", *failures, "training", "cost", place="report")
+    return display.rows("rates", *failures, "training", "cost", screen="report")
 
 
 def _lacking(job: Job) -> Iterator[str]:

@@ -137,7 +137,7 @@ def report(job: Job, record: Record) -> Iterator[str]:
     bare = "" if job.resolved.machines else "bare "
     network = f"on a {bare}{labels['topology']} network, algorithm {used}"
     yield f"  {network}{_behind(job, labels, protocol)}"
-    for name in display.rows("collective", place="report"):
+    for name in display.rows("collective", screen="report"):
         # A bare network has no nodes; what takes no time isn't told.
         idle = name in PHASE_PARTS and record.get(name) == 0.0
         if name in record and not (idle or (bare and name in LEVELS)):
@@ -351,7 +351,7 @@ def _terms(job: Job, record: Record) -> Iterator[str]:
         told = ", ".join(f"{name} {format_quantity(time, 's')}" for name, time in times.items())
         yield f"  fastest of {told}: {algorithm.name}"
     # What else the report prints: parts of the time, energy, rates.
-    for name in display.rows("collective", place="report"):
+    for name in display.rows("collective", screen="report"):
         known = name in record and np.isfinite(float(record[name]))
         if known and name not in (*STATEMENTS, "lower_bound", "lower_bound_ratio"):
             yield from derivation.lines(name, scope, DEEP)

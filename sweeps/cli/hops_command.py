@@ -130,7 +130,7 @@ def _study(given: Hops) -> HopStudy:
         name = option if texts[option] is not None else "element_bytes"
         if (text := texts[name]) is not None:
             flag = f"--{name.replace('_', '-')}"
-            value = faults.of(_one, "activation_bytes", text, flag)
+            value = faults.of(_number, "activation_bytes", text, flag)
             changes[option] = 2.0 if value is None else value
     if given["layers"] is not None:
         if given["layers"] not in LAYERS:
@@ -146,7 +146,7 @@ def _study(given: Hops) -> HopStudy:
     return changed
 
 
-def _one(quantity: str, text: str, flag: str) -> float:
+def _number(quantity: str, text: str, flag: str) -> float:
     """Read one number of a quantity."""
     values = numbers_of(quantity, text, flag)
     if len(values) > 1:
@@ -194,7 +194,7 @@ def _cases(study: HopStudy, given: Given, folders: list[Path]) -> tuple[Scenario
         if (text := texts[name]) is not None
     }
     if links:
-        changed["given"] = {name: _one(name, text, flag) for name, (flag, text) in links.items()}
+        changed["given"] = {name: _number(name, text, flag) for name, (flag, text) in links.items()}
     if changed:
         flag, text = next(iter(links.values()), ("--wiring", str(given["wiring"])))
         _refuse_own_networks(cases, flag, text, "has its links in its file")

@@ -26,7 +26,7 @@ class Kept:
     draw: Callable[[Path], Iterable[Path]] | None = None  # Or what draws them beside a file
     sections: Mapping[str, Callable[[], Iterable[str]]] = field(default_factory=dict)
     listed: Callable[[], Result] | None = None  # Rows of what it lists, made when asked for
-    found: Any = None  # What is behind it: plans, say
+    plans: Any = None  # The search that is behind it
     path: Path | None = None  # The file that it wrote, where that is the answer
 
     def whole(self) -> Result | Job | None:

@@ -184,7 +184,7 @@ def _gain(rows: Sequence[Record], sure: str) -> str:
         return f"overlap gains nothing in any of {len(rows)} cases ({sure})"
     asked = [*itertools.takewhile(lambda name: name != "overlapped_time", done[0])]
 
-    def place(row: Record) -> str:
+    def described(row: Record) -> str:
         texts = {name: shown(name, row[name]) for name in asked}
         return ", ".join(
             text if isinstance(row[name], str) else f"{name.replace('_', ' ')} {text}"
@@ -193,8 +193,8 @@ def _gain(rows: Sequence[Record], sure: str) -> str:
 
     most, least = (best(done, key=lambda row: row["overlap_speedup"]) for best in (max, min))
     return (
-        f"overlap gains most, {most['overlap_speedup']:.4g}x, with {place(most)}; "
-        f"least, {least['overlap_speedup']:.4g}x, with {place(least)} ({sure})"
+        f"overlap gains most, {most['overlap_speedup']:.4g}x, with {described(most)}; "
+        f"least, {least['overlap_speedup']:.4g}x, with {described(least)} ({sure})"
     )
 
 

@@ -135,7 +135,7 @@ def _clusters(asked: Asked, given: Planned) -> Iterator[Cluster]:
         experts = parse_quantity(asked.experts, "1", field="--num-experts", bare_is_si=True)
         if experts < 2.0 or not experts.is_integer():
             refuse("--num-experts", asked.experts, "isn't allowed", "a whole number, 2 or more on")
-    sizes = {name: _one(name, asked.given[name]) for name in CALCULATED if name in asked.given}
+    sizes = {name: _size(name, asked.given[name]) for name in CALCULATED if name in asked.given}
     for parameters, gpus, memory, batch, length in product(*columns):
         yield replace(
             Cluster(),
@@ -150,7 +150,7 @@ def _clusters(asked: Asked, given: Planned) -> Iterator[Cluster]:
         )
 
 
-def _one(name: str, text: str) -> float:
+def _size(name: str, text: str) -> float:
     """Return the one value of a size."""
     values = numbers_of(name, text, flag_of(name))
     if len(values) > 1:

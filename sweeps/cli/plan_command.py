@@ -278,8 +278,8 @@ def command(**given: Unpack[Planned]) -> int:
     check_options_used(request.points(), asked.given, run=run)
     asked = replace(asked, assumed=(*asked.assumed, *map(length_words, request.lengths)))
     if request.axes:
-        return _many(request, asked, given)
-    return _one(request, asked, given)
+        return _at_many_points(request, asked, given)
+    return _at_one_point(request, asked, given)
 
 
 def _request(asked: Asked, given: Planned) -> Request:
@@ -311,7 +311,7 @@ def check_options_used(points: Iterable[Point], asked: Mapping[str, str], *, run
     check_used(points, {name: asked[name] for name in asked if name in typed}, run=run)
 
 
-def _one(request: Request, asked: Asked, given: Planned) -> int:
+def _at_one_point(request: Request, asked: Asked, given: Planned) -> int:
     """Answer a question at one point."""
     from sweeps.cli.plan_report import answer_lines, nothing_lines, question, reached
 
@@ -331,7 +331,7 @@ def _one(request: Request, asked: Asked, given: Planned) -> int:
     solution = answer(request.first, progress=progress)
     progress.end()
     plans = Plans(request, solution, None, asked.tokens, asked.days, given["top"] or KEPT_SPLITS)
-    keep(found=plans)
+    keep(plans=plans)
     if solution.recommended is None:
         sys.stdout.writelines(fitted(nothing_lines(solution, asked, given["show"])))
         return 1
@@ -369,7 +369,7 @@ UNEXPLAINED = (
 )
 
 
-def _many(request: Request, asked: Asked, given: Planned) -> int:
+def _at_many_points(request: Request, asked: Asked, given: Planned) -> int:
     """Answer a question at many points."""
     options = (
         "explain",
@@ -388,7 +388,7 @@ def _many(request: Request, asked: Asked, given: Planned) -> int:
     best = best_at(request, progress)
     progress.end()
     plans = Plans(request, best=best)
-    keep(found=plans)
+    keep(plans=plans)
     result = plans.result(given, formulas=str(file_options(given)["formulas"]))
     lines = _table(plans, result, asked)
     out.deliver(result, lines, lambda dataset: _figures(dataset, plans))
@@ -411,7 +411,7 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     yield from impossible_lines(plans.best.plans)
     yield from (f"  ({line})" for line in asked.readings)
     groups = ("plan", "step", "memory", "rates", "cost")
-    rows = range_rows(result, display.rows(*groups, place="best"))
+    rows = range_rows(result, display.rows(*groups, screen="best"))
     yield from aligned(rows, left=len(plans.request.axes) + 1, indent="")
     lines = dict.fromkeys(line for refusals in plans.best.refused.values() for line in refusals)
     yield from (f"refused at some points: {line}" for line in lines)

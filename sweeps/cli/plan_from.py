@@ -29,7 +29,7 @@ def file_lines(best: Answer, asked: Asked) -> Iterator[str]:
     from_file = found_in(click.get_current_context(silent=True))
     if from_file is None or not from_file.plan or best.recommended is None:
         return
-    detail = _own(best, asked, from_file.plan)
+    detail = _plan_of_file(best, asked, from_file.plan)
     files = ", ".join(reading.file for reading in from_file.readings)
     if detail is None:
         yield from wrapped(f"{files}: its own plan can't run here", "  ")
@@ -47,7 +47,7 @@ def file_lines(best: Answer, asked: Asked) -> Iterator[str]:
         yield from wrapped(f"to change in {files}: {changes}", "  ")
 
 
-def _own(best: Answer, asked: Asked, plan: Mapping[str, str]) -> Detail | None:
+def _plan_of_file(best: Answer, asked: Asked, plan: Mapping[str, str]) -> Detail | None:
     """Return the file's plan with what is known of it."""
     point = best.point
     try:

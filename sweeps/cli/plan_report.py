@@ -98,7 +98,7 @@ def plan_rows(plans: Sequence[Detail]) -> list[list[str]]:
         ("GB", [f"{plan['peak_memory'] / 1e9:.1f}" for plan in plans], True),
         *(
             (*_rate(name, [plan[name] for plan in plans]), True)
-            for name in display.rows("rates", place="best")
+            for name in display.rows("rates", screen="best")
         ),
     ]
     idle = ({"1"}, {"-"}, {"1", "-"})

@@ -20,7 +20,7 @@ from sweeps.spec.units import format_bytes, is_binary
 from sweeps.wrapping import aligned, fitted
 
 FOLLOWING = ("gpus_per_node", "mesh_nx", "mesh_ny", "mesh_nz")  # Axes that others tell
-PLAN = display.rows("plan", place="table")
+PLAN = display.rows("plan", screen="table")
 STATES = "first_stage_model_state_memory"
 
 
@@ -28,15 +28,15 @@ def _wanted(result: Result, *, training: bool) -> list[str]:
     """Return the variables that a table shows."""
     values = {column.name: np.asarray(column.values) for column in result.layout.variables}
     if not training:
-        shown = display.rows("collective", place="table")
+        shown = display.rows("collective", screen="table")
         wanted = [name for name in shown if name in values]
-        known = {*wanted, *display.rows("collective", place="report"), "chunks", "status"}
+        known = {*wanted, *display.rows("collective", screen="report"), "chunks", "status"}
         return wanted + [name for name in values if name not in known]
     memory = "peak_memory" if "peak_memory" in values else STATES
     times = [name for name in values if name.endswith("_communication_time")]
     # Of what some plans have alone, what none here has is left out.
     perhaps = {*times, "bubble_fraction"}
-    more = display.rows("communication", "step", "rates", "cost", place="table")
+    more = display.rows("communication", "step", "rates", "cost", screen="table")
     first = [name for name in ("step_time", "tokens_per_second_per_gpu", "mfu") if name in more]
     usual = dict.fromkeys((*PLAN, *first, memory, *times, *more))
     return [
@@ -71,7 +71,7 @@ def extremes(result: Result, *, training: bool) -> Iterator[str]:
     else:
         ends = (pick(done, key=lambda row: float(row[main])) for pick in (min, max))
         yield "from " + " to ".join(
-            f"{shown(main, row[main])} ({_place(row, axes)}; {band_of(main, row.get)})"
+            f"{shown(main, row[main])} ({_where(row, axes)}; {band_of(main, row.get)})"
             for row in ends
         )
     # Models are no rivals: their steps are of other work.
@@ -81,7 +81,7 @@ def extremes(result: Result, *, training: bool) -> Iterator[str]:
         yield from _winners(done, main, rivals[0], others)
 
 
-def _place(row: Mapping[str, object], axes: Sequence[str]) -> str:
+def _where(row: Mapping[str, object], axes: Sequence[str]) -> str:
     return ", ".join(
         str(row[name])
         if name in (*_RIVALS, "collective")
@@ -128,7 +128,7 @@ def _best_step(every: Sequence[Record], done: Sequence[Record], axes: Sequence[s
         text += f": {NO_ROOM}"
     elif float(best.get("memory_state", FITTING)) < FITTING:
         text += f": {AT_RISK}"
-    where = _place(best, axes)
+    where = _where(best, axes)
     text += f"; {what}, with {where}" if where else ""
     few = f"; {len(every) - len(fits):,} of {len(every):,} don't fit or can't be"
     return text + few * (0 < len(fits) < len(every))

@@ -180,7 +180,7 @@ def worded(name: str, value: Any, units: str) -> str:
 
 
 # What a title names even if it is a constant number, or a label that nobody chose.
-_TITLED = display.rows("collective", "plan", place="title")
+_TITLED = display.rows("collective", "plan", screen="title")
 
 Values = tuple[Any, ...]
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 _NO_CHANGE = 0.05  # percent
-_OF_STEPS = frozenset(rows("step", "rates", "cost", place="usual"))
+_OF_STEPS = frozenset(rows("step", "rates", "cost", screen="usual"))
 
 
 def draw(dataset: xr.Dataset, figure: Figure | Mapping[str, object], stem: Path) -> list[Path]:

@@ -241,7 +241,7 @@ def known_parts(kind: str, names: Collection[str], measure: str = "time") -> tup
 
 def column_of_bars(names: Collection[str]) -> str | None:
     """Return what stands at each bar's end of a step's parts, if it is there."""
-    return next((name for name in display.rows("rates", place="bar") if name in names), None)
+    return next((name for name in display.rows("rates", screen="bar") if name in names), None)
 
 
 def total_of(kind: str, parts: Sequence[str], measure: str = "time") -> str:

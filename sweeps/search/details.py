@@ -18,7 +18,7 @@ from sweeps.search.request import Execution
 
 COMMUNICATION = tuple(f"{name}_communication_time" for name in DIMENSIONS)
 # What stands in a table of plans.
-TABLE = display.rows("step", "memory", "rates", place="best")
+TABLE = display.rows("step", "memory", "rates", screen="best")
 
 
 @frozen()

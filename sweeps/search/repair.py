@@ -190,7 +190,7 @@ def _other_batch(point: Point) -> Iterator[Remedy]:
 # The best plan at many points, as a table: for files, figures, programs and notebooks.
 
 # What is told of each plan, beside its parts.
-MEASURES = display.rows(*display.OF_A_STEP, place="plan")
+MEASURES = display.rows(*display.OF_A_STEP, screen="plan")
 CHOSEN = (*DEGREES, *NUMBER_CHOICES, *OVERLAPS)
 FLAGGED = ("recompute", "schedule", "context_parallel")
 

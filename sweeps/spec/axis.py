@@ -464,8 +464,8 @@ OF_A_PLAN = (
 
 # What is computed where nothing is asked for by name: of collective operations, of training steps.
 # What can't be had is left out, and told.
-DEFAULT_QUANTITIES = display.rows("collective", place="usual")
-TRAINING_QUANTITIES = display.rows(*display.OF_A_STEP, place="usual")
+DEFAULT_QUANTITIES = display.rows("collective", screen="usual")
+TRAINING_QUANTITIES = display.rows(*display.OF_A_STEP, screen="usual")
 
 
 def is_overlap(given: Collection[str]) -> bool:
