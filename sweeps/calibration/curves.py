@@ -12,39 +12,29 @@ from numpy.typing import NDArray
 from sweeps.engine.grid import Column, Layout, row_numbers
 from sweeps.origin import MEASURED, Origin, attributes
 from sweeps.result import Field, Record
+from sweeps.spec.files import read_rows, shipped
 
 CURVE, SIZE = "curve", "message_bytes"
 
 _LOGGED = Origin(None, MEASURED, "the log")
 
-OF_CURVES = (
-    Field("log", "log", "log of the measurement"),
-    Field("collective", "collective", "collective operation"),
-    Field("placement", "placement", "whether the operation's buffers are two or one"),
-    Field("ranks", "ranks", "number of ranks", "1", _LOGGED),
-    Field("nodes", "nodes", "number of nodes", "1", _LOGGED),
-)
-OF_SIZES = (
-    Field("message_bytes", SIZE, "message size", "byte", _LOGGED),
-    Field(
-        "size_class",
-        "size_class",
-        "class of message size (small below 256 KiB, medium below 16 MiB)",
-    ),
-)
-OF_CELLS = (
-    Field("algorithm", "algorithm", "algorithm of the predicted time"),
-    Field("falls_out_of", "falls_out_of", "what the row falls out of; empty where it doesn't"),
-    Field("measured_time_s", "measured_time", "measured time of the operation", "s"),
-    Field("measured_busbw", "measured_busbw", "measured bus bandwidth", "byte s-1"),
-    Field("profile_time_s", "profile_time", "time predicted with the library's profile", "s"),
-    Field("predicted_time_s", "predicted_time", "time predicted with the fitted constants", "s"),
-    Field("band_low_s", "band_low", "lower end of the band about the fit", "s"),
-    Field("band_high_s", "band_high", "upper end of the band about the fit", "s"),
-    Field("error_before", "error_before", "relative error with the library's profile", "1"),
-    Field("error_after", "error_after", "relative error with the fitted constants", "1"),
-    Field("line", "line", "line in the log", "1"),
-)
+
+def fields_of(table: str) -> tuple[Field, ...]:
+    """Return the columns of records: of curves, sizes, cells, or of what is normal."""
+    rows = (row for row in read_rows(shipped("logs") / "records.csv") if row["table"] == table)
+    return tuple(
+        Field(row["record"], row["variable"] or row["record"], row["words"], row["units"], origin)
+        for row in rows
+        for origin in (_origin(row["origin"]),)
+    )
+
+
+def _origin(text: str) -> Origin | None:
+    kind, _, source = text.partition(": ")
+    return Origin(None, kind, source) if kind else None
+
+
+OF_CURVES, OF_SIZES, OF_CELLS = map(fields_of, ("curve", "size", "cell"))
 FIELDS = (*OF_CURVES, *OF_SIZES, *OF_CELLS)
 
 

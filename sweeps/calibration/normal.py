@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.bands import percent
+from sweeps.calibration.curves import fields_of
 from sweeps.calibration.model import (
     PLAIN,
     Given,
@@ -32,7 +33,6 @@ from sweeps.calibration.odd import PREDICTION, WRONG, OddRow
 from sweeps.calibration.settings import NO_NVLS
 from sweeps.calibration.table_log import read_table_log
 from sweeps.errors import refuse
-from sweeps.origin import GIVEN, Origin
 from sweeps.result import Field, Record, Result, of_rows, provenance_of
 from sweeps.spec.catalog import load_hardware, load_model
 from sweeps.spec.machine import Machine, rates_of
@@ -420,19 +420,6 @@ class Normal:
 
 # Collectives.
 
-_ASKED = Origin(None, GIVEN)
-_COLLECTIVE = (
-    Field("message_bytes", "message_bytes", "message size", "byte", _ASKED),
-    Field("time_low_s", "time_low", "least normal time", "s"),
-    Field("time_typical_s", "time_typical", "typical time", "s"),
-    Field("time_high_s", "time_high", "most normal time", "s"),
-    Field("busbw_low", "busbw_low", "least normal bus bandwidth", "byte s-1"),
-    Field("busbw_typical", "busbw_typical", "typical bus bandwidth", "byte s-1"),
-    Field("busbw_high", "busbw_high", "most normal bus bandwidth", "byte s-1"),
-    Field("peers", "peers", "published curves that tell", "1"),
-    Field("class", "peer_class", "class of these curves"),
-)
-
 
 def normal_collective(
     operation: str, ranks: int, nodes: int, hardware: str, fabric: str, sizes: Iterable[float]
@@ -491,7 +478,7 @@ def normal_collective(
     return Normal(
         f"Normal {operation} of {placed} on {machine.title}",
         rows,
-        _COLLECTIVE,
+        fields_of("collective"),
         TABLE,
         {
             "operation": operation,
@@ -548,15 +535,6 @@ def collective_lines(normal: Normal) -> Iterator[str]:
 
 # MFU.
 
-_MFU = (
-    Field("gpus", "gpus", "GPUs of the runs"),
-    Field("mfu_low", "mfu_low", "low MFU, a twentieth of runs below it", "1"),
-    Field("mfu_typical", "mfu_typical", "median MFU", "1"),
-    Field("mfu_high", "mfu_high", "high MFU, a twentieth of runs above it", "1"),
-    Field("runs", "runs", "published runs", "1"),
-    Field("class", "peer_class", "class of these runs"),
-)
-
 
 def normal_mfu(model: str, hardware: str, precision: str) -> Normal:
     """Return what is normal of the MFU of a model's training on a machine, by number of GPUs."""
@@ -597,7 +575,7 @@ def normal_mfu(model: str, hardware: str, precision: str) -> Normal:
     return Normal(
         f"Normal MFU of {model} ({precision}) on {machine.title}",
         rows,
-        _MFU,
+        fields_of("mfu"),
         f"{RUNS}: {', '.join(sorted({run[4] for run in chosen}))}",
         {"model": model, "hardware": machine.name, "precision": precision},
         (gpus, mfu),

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import InputError, RunError
+from sweeps.errors import RunError, reject
 from sweeps.former import FORMER, renamed
 
 StrPath = str | os.PathLike[str]
@@ -69,16 +69,22 @@ def read_toml(path: Path) -> dict[str, Any]:
     return copied(shared_toml(path))
 
 
+def text_of(path: Path, encoding: str = "utf-8") -> str:
+    """Return a file's text, or refuse what has none."""
+    try:
+        return path.read_text(encoding=encoding)
+    except OSError as error:
+        reject(path, f"can't be read: {error.strerror or error}")
+    except UnicodeDecodeError as error:
+        reject(path, f"is not UTF-8 text (byte {error.start})")
+
+
 def shared_toml(path: Path) -> Any:
     """Read a TOML file for who changes nothing: as long as it says the same it is one object."""
+    text = text_of(path)
     try:
-        return _parsed(path.read_text(encoding="utf-8"), path.name)
-    except OSError as error:
-        message = f"{path}: can't be read: {error.strerror or error}"
-    except UnicodeDecodeError as error:
-        message = f"{path}: is not UTF-8 text (byte {error.start})"
+        return _parsed(text, path.name)
     except ValueError as error:  # also from a number with thousands of digits
-        message = f"{path}: is not TOML: {error}"
+        reject(path, f"is not TOML: {error}")
     except RecursionError:
-        message = f"{path}: is not a spec: nested too deeply"
-    raise InputError(message)
+        reject(path, "is not a spec: nested too deeply")

@@ -17,12 +17,12 @@ from typing import Any
 from overhead.model.order import NUMBERS
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, HYBRID_SHAPES
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, fault, nearest, reject
 from sweeps.spec.config_keys import Config
 from sweeps.spec.config_rules import RULES
 from sweeps.spec.config_towers import tower_parameters
 from sweeps.spec.fields import Figure
-from sweeps.spec.files import read_toml, shared_toml, shipped
+from sweeps.spec.files import read_toml, shared_toml, shipped, text_of
 from sweeps.spec.model import Model, attention_label, join_figures, shape_faults
 
 # What a kind says that is no shape.
@@ -231,18 +231,13 @@ def _seeing(content: Mapping[str, object]) -> str:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    text = text_of(path, "utf-8-sig")
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        message = f"{path}: can't be read: {error.strerror or error}"
-    except UnicodeDecodeError as error:
-        message = f"{path}: is not UTF-8 text (byte {error.start})"
+        content = json.loads(text)
     except ValueError as error:
-        message = f"{path}: is not JSON: {error}"
+        reject(path, f"is not JSON: {error}")
     except RecursionError:
-        message = f"{path}: is not a config: nested too deeply"
-    else:
-        if isinstance(content, dict):
-            return content
-        message = f"{path}: is not a config: an object with keys is expected"
-    raise InputError(message)
+        reject(path, "is not a config: nested too deeply")
+    if not isinstance(content, dict):
+        reject(path, "is not a config: an object with keys is expected")
+    return content

@@ -544,17 +544,11 @@ def _binary_size(value: float) -> str:
 
 # A stated sweep as TOML text, for the file that it makes.
 
+# Of those that a number in a stated sweep is given.
 UNITS = {
-    "byte": "B",
-    "s": "s",
-    "byte s-1": "B/s",
-    "J bit-1": "J/bit",
-    "s byte-1": "s/B",
-    "J": "J",
-    "W": "W",
-    "1 s-1": "FLOP/s",
-    "USD h-1": "USD/h",
-    "USD": "USD",
+    units: about.symbol
+    for units, about in _CANONICAL.items()
+    if units not in ("1", "s-1", "d-1", "USD kWh-1")
 }
 # A piece of a range that is no quantity: a factor or a number of points.
 _RULE = re.compile(r"\s*(x|log|lin)")

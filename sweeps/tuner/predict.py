@@ -363,6 +363,8 @@ SPLITS = 4
 """Parts of a pipelined reduce_scatter: Transformer Engine's default."""
 # What formulas take of a machine.
 TAKEN = (*TILED, *USERBUFFERS, *FACTS["taken"])
+RINGS = ("ring_exchange", "ring_exchange_aggregate", "reduce_scatter_ring")
+PIPELINE = "reduce_scatter_pipeline"
 # One product beside nothing; where a mechanism matters it takes this one's place.
 IN_TURN = "two_durations"
 ASSUMPTIONS: Sequence[str] = FACTS["assumptions"]
@@ -501,7 +503,7 @@ def predict_phases(
         # Hiding is all that overlap gains: userbuffers have a start, too, and no faster links.
         least = np.maximum(times["gemm"], times["comm"])
         for mechanism, where in _groups(problem, phase, sm_margin=sm_margin).items():
-            part = _FORMS[mechanism](problem, phase, where, mechanism)
+            part = _overlapped(problem, phase, where, mechanism)
             part["e2e"] = np.maximum(part["e2e"], least[:, where] + part.get("other", 0.0))
             part["comm"] = np.maximum(part["comm"], times["comm"][:, where])
             for name, values in part.items():
@@ -547,73 +549,39 @@ def _groups(problem: _Problem, phase: str, *, sm_margin: bool) -> dict[str, NDAr
             gather = "ring_exchange_aggregate" if case.aggregate else "ring_exchange"
             name = "reduce_scatter_ring" if scatters else gather
         elif case.method == "pipeline":
-            name = "reduce_scatter_pipeline"
+            name = PIPELINE
         else:
             name = "bulk_margin" if sm_margin else "bulk_shared"
         groups.setdefault(name, []).append(index)
     return {name: np.array(indices) for name, indices in groups.items()}
 
 
-def _ring(
-    problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
-) -> dict[str, object]:
-    scatters = mechanism == "reduce_scatter_ring"
-    names = np.full(len(where), REDUCE_SCATTER if scatters else ALL_GATHER)
-    message = problem.message(names, phase, where)
-    evaluation = problem.evaluation(phase, mechanism, where, message_bytes=message)
-    return {
-        "gemm": evaluation["slowed_matmul_time"],
-        "comm": evaluation["communication_time"],
-        "e2e": evaluation["overlapped_time"],
-        "other": evaluation["partial_sum_time"] if scatters else 0.0,
-        "gemm_events": evaluation["matmul_chunks"],
-        "comm_events": problem.tp[where] - 1.0,
-    }
-
-
-def _by_sms(problem: _Problem, phase: str, where: Any, names: NDArray[Any]) -> dict[str, object]:
-    """Return what the rate of multiprocessors takes."""
-    rate = {name: problem.rates[key] for name, key in SM_BANDWIDTH.items()}
-    return {
-        "bandwidth": problem.evaluation(phase, "bulk_shared", where)["group_bandwidth"],
-        "sm_bandwidth": np.array([rate[name] for name in names]),
-        "message_bytes": problem.message(names, phase, where),
-    }
-
-
-def _bulk(
-    problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
-) -> dict[str, object]:
-    names = problem.collectives(phase)[where]
-    evaluation = problem.evaluation(
-        phase, mechanism, where, **_by_sms(problem, phase, where, names)
-    )
-    return {
-        "gemm": evaluation["slowed_matmul_time"],
-        "comm": evaluation["communication_time"],
-        "e2e": evaluation["overlapped_time"],
-    }
-
-
-def _pipeline(
+def _overlapped(
     problem: _Problem, phase: str, where: NDArray[np.intp], mechanism: str
 ) -> dict[str, Any]:
-    rate = _by_sms(problem, phase, where, np.full(len(where), REDUCE_SCATTER))
-    evaluation = problem.evaluation(phase, mechanism, where, **rate, splits=float(SPLITS))
-    return {
+    """Return the times of cases that overlap in a phase by a mechanism."""
+    names = np.full(len(where), REDUCE_SCATTER if "scatter" in mechanism else ALL_GATHER)
+    names = problem.collectives(phase)[where] if mechanism.startswith("bulk") else names
+    given: dict[str, Any] = {"message_bytes": problem.message(names, phase, where)}
+    if mechanism not in RINGS:
+        # The rate is that of multiprocessors.
+        rates = {name: problem.rates[key] for name, key in SM_BANDWIDTH.items()}
+        whole = problem.evaluation(phase, "bulk_shared", where)["group_bandwidth"]
+        given |= {"bandwidth": whole, "sm_bandwidth": np.array([rates[name] for name in names])}
+    if mechanism == PIPELINE:
+        given["splits"] = float(SPLITS)
+    evaluation = problem.evaluation(phase, mechanism, where, **given)
+    split = "split_" * (mechanism == PIPELINE)
+    times = {
         "gemm": evaluation["slowed_matmul_time"],
-        "comm": evaluation["split_communication_time"],
+        "comm": evaluation[f"{split}communication_time"],
         "e2e": evaluation["overlapped_time"],
-        "gemm_events": float(SPLITS),
-        "comm_events": float(SPLITS),
     }
-
-
-_FORMS = {
-    "ring_exchange": _ring,
-    "ring_exchange_aggregate": _ring,
-    "reduce_scatter_ring": _ring,
-    "reduce_scatter_pipeline": _pipeline,
-    "bulk_margin": _bulk,
-    "bulk_shared": _bulk,
-}
+    if mechanism in RINGS:
+        times["gemm_events"] = evaluation["matmul_chunks"]
+        times["comm_events"] = problem.tp[where] - 1.0
+    elif mechanism == PIPELINE:
+        times |= dict.fromkeys(("gemm_events", "comm_events"), float(SPLITS))
+    if mechanism == "reduce_scatter_ring":
+        times["other"] = evaluation["partial_sum_time"]
+    return times

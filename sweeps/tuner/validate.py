@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweeps.errors import fault, nearest, reject
+from sweeps.spec.files import text_of
 from sweeps.tuner.settings import SCATTERED, SWITCHES
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
@@ -329,7 +330,7 @@ def read_yaml(path: Path) -> YamlFile:
     """Read a file as Megatron-LM does, without running anything in it."""
     import yaml
 
-    text = _text_of(path)
+    text = text_of(path)
     try:
         loader = yaml.SafeLoader(text)
     except yaml.reader.ReaderError as error:
@@ -384,15 +385,6 @@ def read_yaml(path: Path) -> YamlFile:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         reject(path, f"is not a configuration: {reason}")
     return YamlFile(path, entries, tuple(twice))
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        reject(path, f"can't be read: {error.strerror or error}")
-    except UnicodeDecodeError as error:
-        reject(path, f"is not UTF-8 text (byte {error.start})")
 
 
 # The schema of a configuration: which layers and keys there are, and what they hold.
