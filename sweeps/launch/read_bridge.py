@@ -110,18 +110,7 @@ def world_of(settings: Settings) -> float | None:
 
 def check_lengths(settings: list[Setting], reading: Reading) -> None:
     """Refuse a length of sequences that is said twice with two values."""
-    said = [
-        setting
-        for setting in settings
-        if setting.name
-        in (
-            "model.seq_length",
-            "dataset.seq_length",
-            "dataset.sequence_length",
-            "data.seq_length",
-            "model.encoder_seq_length",
-        )
-    ]
+    said = [setting for setting in settings if setting.name in terms_of(KEYS)["lengths"]]
     if len({str(argument.value) for argument in said}) > 1:
         texts = " and ".join(f"{argument.name} {argument.value}" for argument in said)
         reading.faults.append(f"{reading.file}: {texts}: differ; give one length")

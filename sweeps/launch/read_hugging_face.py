@@ -20,21 +20,8 @@ FORMAT = "Hugging Face arguments"
 ACCELERATE = "Accelerate YAML"
 VERSION = "transformers 5.24.0"
 KEYS = "hugging-face"
-LENGTHS = (
-    "max_seq_length",
-    "max_length",
-    "max_seq_len",
-    "cutoff_len",
-    "block_size",
-    "model_max_length",
-)
 # Accelerate's keys of a DeepSpeed configuration by DeepSpeed's.
-ZERO = {
-    "zero_stage": "zero_optimization.stage",
-    "offload_optimizer_device": "zero_optimization.offload_optimizer.device",
-    "offload_param_device": "zero_optimization.offload_param.device",
-    "gradient_accumulation_steps": "gradient_accumulation_steps",
-}
+ZERO: Mapping[str, str] = terms_of(KEYS)["zero"]
 # Kinds of distribution, beside FSDP and DeepSpeed, that are plain data parallelism.
 PLAIN = ("", "NO", "MULTI_GPU")
 
@@ -51,7 +38,7 @@ def read_training(settings: Settings, *, zero: bool) -> None:
     reading = settings.reading
     reading.version = reading.version or VERSION
     _model(settings)
-    length = settings.take_number("sequence_length", *LENGTHS)
+    length = settings.take_number("sequence_length", *terms_of(KEYS)["lengths"])
     if isnan(length) and "sequence_length" not in reading.given:
         reading.asks.append("--seq-length")
     _batch(settings, zero=zero)

@@ -84,18 +84,10 @@ def _machine(settings: Settings) -> float:
 
 def _degrees(settings: Settings, chips: float) -> dict[str, float]:
     """Take the parallel degrees: over links of a slice, times those between slices."""
-    kinds = {
-        "tp": ("tensor", "tensor_sequence", "tensor_transpose", "sequence"),
-        "cp": ("context",),
-        "pp": ("pipeline",),
-        "ep": ("expert",),
-        "fsdp": ("fsdp", "fsdp_transpose"),
-        "data": ("data",),
-    }
     degrees: dict[str, float] = {}
     keys: dict[str, list[str]] = {}
     free = ""
-    for name, words in kinds.items():
+    for name, words in terms_of(KEYS)["parallelism"].items():
         keys[name] = [f"{level}_{word}_parallelism" for level in ("ici", "dcn") for word in words]
         usual = {"ici_fsdp_parallelism": -1.0, "dcn_data_parallelism": -1.0}
         values = [settings.number(key, default=usual.get(key, 1.0)) for key in keys[name]]

@@ -14,7 +14,7 @@ from typing import Any
 
 from overhead.model.order import MOST, numbers_of
 from overhead.quantity import VOCABULARY
-from sweeps.spec.fields import Figure, FigureReader
+from sweeps.spec.fields import Figure, FigureReader, declared_list
 from sweeps.spec.files import shared_toml, shipped
 from sweeps.spec.model import shape_value
 
@@ -24,19 +24,7 @@ MISSING = "is missing; every {} model has one"
 TERM = re.compile(r"(?P<keys>[^?!:]+)(?P<mode>[?!]?)(?::(?P<default>.+))?")
 FLAGS = {"true": True, "false": False}
 # A mixture's shapes, of which a model whose layers are all dense has none.
-OF_MIXTURES = (
-    "experts",
-    "experts_per_token",
-    "expert_ffn_size",
-    "shared_ffn_size",
-    "router_bias",
-    "dense_layers",
-    "expert_groups",
-    "groups_per_token",
-    "shared_expert_gate",
-    "expert_latent_size",
-    "moe_layer_frequency",
-)
+OF_MIXTURES = declared_list("mixtures")
 NONE = object()
 
 

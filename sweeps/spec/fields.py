@@ -114,6 +114,11 @@ def declared_keys(file: str) -> dict[str, dict[str, str]]:
     return tables
 
 
+def declared_list(of: str) -> tuple[str, ...]:
+    """Return the quantities or labels of a list, in its order."""
+    return tuple(row["name"] for row in _rows("lists") if row["list"] == of)
+
+
 class FigureReader(Faults):
     """A walk over a file of the catalogue that collects its faults."""
 

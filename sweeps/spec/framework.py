@@ -14,7 +14,14 @@ from overhead.quantity import VOCABULARY
 from overhead.shipped import loss_figures, usual_table
 from sweeps.errors import InputError, fault, nearest
 from sweeps.origin import ASSUMED, SPECIFICATION, UNKNOWN, Origin, assumed
-from sweeps.spec.fields import ORIGINS, Figure, FigureReader, declared_figures, declared_keys
+from sweeps.spec.fields import (
+    ORIGINS,
+    Figure,
+    FigureReader,
+    declared_figures,
+    declared_keys,
+    declared_list,
+)
 from sweeps.spec.files import read_rows, shipped
 from sweeps.spec.machine import (
     GRANULARITIES,
@@ -300,22 +307,7 @@ class _FrameworkFile(FigureReader):
 # The constants that a step's time takes of a machine and of the software, each with its origin.
 
 # Constants of a machine that don't depend on the precision or on the kernel.
-PLAIN = (
-    "memory_bandwidth",
-    "memory_capacity",
-    "host_bandwidth",
-    "host_memory_capacity",
-    "host_update_bandwidth",
-    "memory_efficiency",
-    "matmul_min_time",
-    "matmul_time_per_k",
-    "tile_quantization_loss",
-    "step_overhead",
-    "power",
-    "idle_power_fraction",
-    "sms",
-    "gpu_hour_price",
-)
+PLAIN = declared_list("training")
 # The two 16-bit formats run on the same units: where their peaks are equal, so is what is reached.
 TWINS = {"bf16": "fp16", "fp16": "bf16"}
 SINGLE = ("tf32", "fp32")

@@ -32,6 +32,7 @@ from sweeps.errors import of_each, refuse
 from sweeps.origin import SPECIFICATION, UNKNOWN, Origin, Origins, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
+from sweeps.spec.fields import declared_list
 from sweeps.spec.machine import Machine
 from sweeps.spec.software import STEPS, UNPRICED, own_library, priced
 from sweeps.spec.sweep import Sweep
@@ -48,27 +49,14 @@ BARE = "of a bare network"
 # Its one kind of link, as formulas of a machine's network have it.
 ONE_LINK = "intra"
 PER_CARD = "GPUs by network cards of the machine's node"
-FIGURES = (
-    "gpus_per_node",
-    "nics_per_node",
-    "intra_latency",
-    "intra_bandwidth",
-    "intra_energy_per_bit",
-    "inter_latency",
-    "inter_bandwidth",
-    "inter_energy_per_bit",
-    "intra_nvls",
-    "intra_inc",
-    "inter_inc",
-    "in_network_latency_factor",
-)
+FIGURES = declared_list("network")
 # Labels by which a library's profile is chosen; the first says which.
 # So many values of a library's steps at most: they vary along the axes of links and of networks.
 MOST_STEPS = 10**7
 OF_SOFTWARE = ("software", "environment", "fabric")
 # Quantities that vary along several axes: these, and the values.
 Field = tuple[tuple[str, ...], NDArray[Any]]
-PODS = ("pod_latency", "pod_bandwidth", "pod_energy_per_bit", "pod_oversubscription")
+PODS = declared_list("pods")
 
 
 @frozen(slots=True)

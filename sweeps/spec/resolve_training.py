@@ -31,6 +31,7 @@ from sweeps.spec.catalog import (
     usual_framework,
     usual_operation,
 )
+from sweeps.spec.fields import declared_list
 from sweeps.spec.framework import TEXTBOOK, Framework, among_all, training_constants
 from sweeps.spec.known import known_of_run, unknown_settings
 from sweeps.spec.machine import Machine, cut_domain, rates_of
@@ -44,16 +45,7 @@ SELECTING = "attention that selects tokens selects among all of them"
 # Their product is the number of GPUs, where that isn't given.
 WORLD = ("tp", "cp", "pp", "dp")
 # The labels on which the constants of a machine and its software depend.
-DECIDING = (
-    "hardware",
-    "framework",
-    "preset",
-    "precision",
-    "attention_kernel",
-    "recipe",
-    "fp8_scaling",
-    "loss",
-)
+DECIDING = declared_list("deciding")
 
 
 class TrainingResolver(PresetResolver, Statement):

@@ -20,7 +20,7 @@ from overhead.quantity import VOCABULARY, Array
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.origin import SPECIFICATION, Origin, assumed
 from sweeps.spec.catalog import find_spec
-from sweeps.spec.fields import Entry, Figure, FigureReader, declared_keys
+from sweeps.spec.fields import Entry, Figure, FigureReader, declared_keys, declared_list
 from sweeps.spec.files import read_toml, shipped
 from sweeps.spec.machine import (
     CONSTANTS,
@@ -408,21 +408,7 @@ def on_fabric(machine: Machine, fabric: str) -> Machine:
 
 # What a machine's GEMMs reach with a choice among tiles, and userbuffers' kernels.
 
-TILED = (
-    "burst_matmul_flops",
-    "sm_load_bandwidth",
-    "tile_depth_overhead",
-    "last_wave_fraction",
-    "tile_sharpness",
-    "burst_memory_bandwidth",
-)
-USERBUFFERS = (
-    "burst_ratio",
-    "matmul_chunk_gap",
-    "gather_sm_bandwidth",
-    "scatter_sm_bandwidth",
-    "userbuffers_efficiency",
-)
+TILED, USERBUFFERS = declared_list("tiles"), declared_list("userbuffers")
 _MEMORY, _SUMS = "burst_memory_share", "sum_bandwidth_share"
 # The generation and precision whose tiles are taken where nothing was measured.
 _LIKE, _PLAIN = "hopper", "bf16"

@@ -254,30 +254,13 @@ def _whole(value: object) -> bool:
 
 # A configuration as files: every key that Transformer Engine reads, and the flags it needs.
 
-SWITCHES = {
-    "ag": "--disable-tp-comm-overlap-ag",
-    "rs": "--disable-tp-comm-overlap-rs",
-    "bulk_dgrad": "--disable-tp-comm-bulk-dgrad",
-    "bulk_wgrad": "--disable-tp-comm-bulk-wgrad",
-}
-"""Megatron-LM's flags that turn a kind of overlap off."""
+SWITCHES: Mapping[str, str] = FACTS["switches"]
 OVERLAP, SEQUENCE = "--tp-comm-overlap", "--sequence-parallel"
 SCATTERED = "--tp-comm-overlap-rs-dgrad"
 SPLITS = 4  # Transformer Engine's default
 CGA_SIZE = 2  # the same; more multiprocessors than it are launched in clusters of it
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
-ORDERED = (
-    "kernels start in the order in which they are launched; on Hopper with CUDA 12.3 an event does "
-    "that for bulk, and more connections are fine"
-)
-UNORDERED = (
-    f"no {CONNECTIONS}=1: from Blackwell on kernels start in their order without it, and it would "
-    "keep other communication from overlapping"
-)
-MULTICAST = (
-    "UB_SKIPMC=1 turns CUDA multicast off, for machines that lack it; it doesn't turn "
-    "userbuffers on"
-)
+SAID: Mapping[str, str] = FACTS["said"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +278,12 @@ class Companion:
         """Return a shell script to be sourced, for a configuration and a generation of GPUs."""
         lines = ["# Flags of Megatron-LM and variables that go with it; source this file."]
         later = generation == "blackwell"
-        lines += [f"# {UNORDERED}"] if later else [f"# {ORDERED}", f"export {CONNECTIONS}=1"]
-        lines.append(f"# {MULTICAST}")
+        lines += (
+            [f"# {SAID['unordered']}"]
+            if later
+            else [f"# {SAID['ordered']}", f"export {CONNECTIONS}=1"]
+        )
+        lines.append(f"# {SAID['multicast']}")
         if not self.overlaps:
             lines += [f"# Nothing overlaps: leave {OVERLAP} out."]
             lines += [f"TP_OVERLAP_FLAGS=({' '.join(self.flags)})"]
