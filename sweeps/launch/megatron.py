@@ -19,6 +19,7 @@ from sweeps.launch.settings import (
     options_of,
     overlaps,
     recomputed_layers,
+    said,
 )
 from sweeps.launch.terms import MEGATRON, terms_of
 from sweeps.search.request import Execution
@@ -30,7 +31,12 @@ LAYOUT_CHUNKS = 256  # more aren't written out
 
 def settings(plan: Execution) -> Settings:
     """Return a plan's arguments of Megatron-LM."""
-    lines = (*_batch(plan), *_parallelism(plan), *_precision(plan), *_software(plan))
+    lines = (
+        *said(plan, MEGATRON, "batch"),
+        *_parallelism(plan),
+        *_precision(plan),
+        *_software(plan),
+    )
     missing = list(_unsaid(plan))
     if plan["tp"] > 1.0 or plan["cp"] > 1.0:
         missing.append("before Blackwell it wants CUDA_DEVICE_MAX_CONNECTIONS=1 in the environment")
@@ -55,7 +61,7 @@ def launch_file(plan: Execution, heading: tuple[str, ...]) -> LaunchFile:
         "MASTER_PORT=${MASTER_PORT:-6000}",
         "",
         *_array("MODEL", model_arguments(plan)),
-        *_array("BATCH", _batch(plan)),
+        *_array("BATCH", said(plan, MEGATRON, "batch")),
         *_array("PARALLELISM", _parallelism(plan)),
         *_array("PRECISION", (*_precision(plan), *_software(plan))),
         "# A first run on made-up data, which shows whether it is as fast as predicted.",
@@ -91,9 +97,7 @@ def _first_run(plan: Execution) -> list[str]:
 
 
 def _parallelism(plan: Execution) -> Iterator[str]:
-    yield f"--tensor-model-parallel-size {plan['tp']:g}"
-    yield f"--pipeline-model-parallel-size {plan['pp']:g}"
-    yield f"--context-parallel-size {plan['cp']:g}"
+    yield from said(plan, MEGATRON, "degrees")
     yield from _pipeline(plan)
     yield from _sharding(plan)
     if plan["tp"] > 1.0 and plan["sequence_parallel"]:
@@ -107,28 +111,13 @@ def _parallelism(plan: Execution) -> Iterator[str]:
             sizes = f"{plan['ulysses_ranks']:g} {plan['ring_ranks']:g}"
             yield f"--hierarchical-context-parallel-sizes {sizes}"
     if plan.routed:
-        yield f"--expert-model-parallel-size {plan['ep']:g}"
-        yield f"--expert-tensor-parallel-size {plan['etp']:g}"
+        yield from said(plan, MEGATRON, "expert_degrees")
         yield from terms_of(MEGATRON)["dispatchers"][plan.labels["dispatcher"]]
         yield "--moe-grouped-gemm"
         if overlaps(plan, "ep"):
             yield "--overlap-moe-expert-parallel-comm"
     yield from _recompute(plan)
-    yield from _offload(plan)
-
-
-def _offload(plan: Execution) -> Iterator[str]:
-    share = plan.given.get("optimizer_offload", 0.0)
-    if share > 0.0:
-        yield "--optimizer-cpu-offload"
-        yield f"--optimizer-offload-fraction {share:g}"
-        yield "--use-precision-aware-optimizer"
-
-
-def _batch(plan: Execution) -> Iterator[str]:
-    yield f"--micro-batch-size {plan['micro_batch_size']:g}"
-    yield f"--global-batch-size {plan['global_batch_size']:.0f}"
-    yield f"--seq-length {plan['sequence_length']:.0f}"
+    yield from said(plan, MEGATRON, "offload")
 
 
 def _pipeline(plan: Execution) -> Iterator[str]:

@@ -10,21 +10,9 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from overhead.model.order import pattern_of
+from sweeps.launch.settings import said
 from sweeps.launch.terms import MEGATRON, keys_of, terms_of
 from sweeps.search.request import Execution
-
-# Arguments of quantities that are said where they are above 0.
-NUMBERS = (
-    "--q-lora-rank",
-    "--mtp-num-layers",
-    "--dsa-indexer-n-heads",
-    "--dsa-indexer-head-dim",
-    "--dsa-indexer-topk",
-    "--moe-router-num-groups",
-    "--moe-router-group-topk",
-    "--moe-latent-size",
-    "--moe-shared-expert-intermediate-size",
-)
 
 
 def model_arguments(plan: Execution) -> list[str]:
@@ -38,12 +26,10 @@ def model_arguments(plan: Execution) -> list[str]:
     ]
     if plan["ffn_size"] > 0.0:
         lines.append(f"--ffn-hidden-size {plan['ffn_size']:.0f}")
-    lines += [*_attention(plan), *_layers(plan), *_hybrid(plan)]
+    lines += [*_attention(plan), *said(plan, MEGATRON, "layers"), *_hybrid(plan)]
     if plan.routed:
         lines += _experts(plan)
-    declared = keys_of(MEGATRON)
-    lines += _numbers(plan, *(flag for flag in NUMBERS if declared[flag].quantity in given))
-    return lines
+    return [*lines, *said(plan, MEGATRON, "numbers")]
 
 
 def _numbers(plan: Execution, *flags: str) -> Iterator[str]:
@@ -81,12 +67,7 @@ def _attention(plan: Execution) -> Iterator[str]:
         yield f"--window-size {plan['sliding_window'] - 1.0:.0f},0"
         if share := _window_share(plan):
             yield f"--window-attn-skip-freq {share}"
-    if plan.given.get("attention_sinks", 0.0) > 0.0:
-        yield "--softmax-type learnable"
-    if plan.given.get("output_gate", 0.0) > 0.0:
-        yield "--attention-output-gate"
-    if plan.given.get("index_heads", 0.0) > 0.0:
-        yield "--experimental-attention-variant dsa"
+    yield from said(plan, MEGATRON, "attention")
 
 
 def _window_share(plan: Execution) -> int | None:
@@ -96,29 +77,6 @@ def _window_share(plan: Execution) -> int | None:
         return 0
     share = plan["layers"] / max(plan["layers"] - windowed, 1.0)
     return int(share) if share.is_integer() else None
-
-
-def _layers(plan: Execution) -> Iterator[str]:
-    """Yield what all layers have: norms, biases, dropout, positions."""
-    if plan["learned_positions"] > 0.0:
-        yield "--position-embedding-type learned_absolute"
-    else:
-        yield "--position-embedding-type rope"
-    if plan["layer_norm"] == 0.0:
-        yield "--normalization RMSNorm"
-    if plan["gated_mlp"] > 0.0:
-        yield "--swiglu"
-    if plan["linear_bias"] == 0.0:
-        yield "--disable-bias-linear"
-    if plan["qkv_biases"] > 0.0:
-        yield "--add-qkv-bias"
-    if plan["tied_embeddings"] == 0.0:
-        yield "--untie-embeddings-and-output-weights"
-    if plan["dropout"] == 0.0:
-        yield from ("--attention-dropout 0", "--hidden-dropout 0")
-    if plan.given.get("residual_streams", 1.0) > 1.0:
-        yield "--enable-mhc-connections"
-        yield f"--mhc-num-residual-streams {plan['residual_streams']:.0f}"
 
 
 def _hybrid(plan: Execution) -> Iterator[str]:
@@ -151,10 +109,4 @@ def _experts(plan: Execution) -> Iterator[str]:
         yield f"--moe-layer-freq '([0]*{dense:.0f}+[1]*{plan['layers'] - dense:.0f})'"
     elif every > 1.0:
         yield f"--moe-layer-freq {every:.0f}"
-    if plan.given.get("shared_expert_gate", 0.0) > 0.0:
-        yield "--moe-shared-expert-gate"
-    if plan["router_bias"] > 0.0:
-        yield "--moe-router-score-function sigmoid"
-        yield "--moe-router-enable-expert-bias"
-    if plan.given.get("expert_load_imbalance", 1.0) == 1.0:
-        yield "--moe-router-force-load-balancing"
+    yield from said(plan, MEGATRON, "experts")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from overhead.frozen import frozen
+from sweeps.launch.terms import says_of
 from sweeps.search.request import Execution
 
 # Steps of a first run, which shows whether it is as fast as predicted.
@@ -51,6 +52,17 @@ def options_of(plan: Execution) -> frozenset[str]:
 def recomputed_layers(plan: Execution) -> int:
     """Return the layers of each chunk that are recomputed, where some are."""
     return int(plan.given.get("recompute_layers", plan.known.get("recompute_layers", 1.0)))
+
+
+def said(plan: Execution, framework: str, part: str) -> Iterator[str]:
+    """Yield a part of a plan in the words of a framework's table, where its quantities are so."""
+    for row in says_of(framework):
+        if row["part"] != part:
+            continue
+        name, sign, limit = row["quantity"], row["is"][:1], row["is"][1:]
+        value = plan.given.get(name, float(row["default"])) if row["default"] else plan[name]
+        if not sign or (value > float(limit) if sign == ">" else value == float(limit)):
+            yield row["argument"].format(value)
 
 
 def commented(heading: tuple[str, ...]) -> list[str]:

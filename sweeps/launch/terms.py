@@ -39,6 +39,12 @@ def keys_of(framework: str) -> Mapping[str, Key]:
 
 
 @cache
+def says_of(framework: str) -> list[dict[str, str]]:
+    """Return which arguments of a framework say what of a plan."""
+    return read_rows(shipped("launch") / f"{framework}-says.csv")
+
+
+@cache
 def terms_of(framework: str) -> Mapping[str, Any]:
     """Return what a framework calls things: tables from its words to ours."""
     return tomllib.loads((shipped("launch") / f"{framework}.toml").read_text(encoding="utf-8"))
