@@ -7,6 +7,8 @@ numbers; their state's FLOPs and bytes count as of the nearest of both.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sweeps.spec.config_keys import NONE, Config, chosen_layers, layer_rules, place_linear
 
 HEADS = (
@@ -92,7 +94,7 @@ def kimi_delta(config: Config) -> None:
 def lightning(config: Config) -> None:
     """Read MiniMax's lightning attention, with an output gate and a norm over all heads."""
     chosen = chosen_layers(config, layer_rules()["linear"]["lightning"])
-    letters = config.content.get("attn_type_list")
+    letters: Any = config.content.get("attn_type_list")
     listed = isinstance(letters, list) and len(letters) == config.value("layers")
     if listed and "layer_types" not in config.content:
         chosen = [layer for layer, kind in enumerate(letters) if kind == 0], "attn_type_list"

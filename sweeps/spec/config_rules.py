@@ -278,7 +278,7 @@ def adjusted_ffn(config: Config) -> None:
         config.set("ffn_size", float(rounded), "intermediate_size: two thirds, rounded up")
 
 
-RULES: dict[str, Callable[[Config], object]] = {
+RULES: Mapping[str, Callable[[Config], object]] = {
     rule.__name__: rule
     for rule in (
         layer_types,

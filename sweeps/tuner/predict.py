@@ -572,7 +572,7 @@ def _overlapped(
         given["splits"] = float(SPLITS)
     evaluation = problem.evaluation(phase, mechanism, where, **given)
     split = "split_" * (mechanism == PIPELINE)
-    times = {
+    times: dict[str, Any] = {
         "gemm": evaluation["slowed_matmul_time"],
         "comm": evaluation[f"{split}communication_time"],
         "e2e": evaluation["overlapped_time"],
