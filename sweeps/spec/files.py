@@ -45,7 +45,8 @@ def is_file(path: StrPath) -> bool:
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a table that comes with the package, below lines of comments."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return [*csv.DictReader(line for line in lines if not line.startswith("#"))]
+    heading, *rows = csv.reader(line for line in lines if not line.startswith("#"))
+    return [dict(zip(heading, row, strict=False)) for row in rows]
 
 
 # A search reads the same few files for each number of GPUs.
