@@ -11,7 +11,7 @@ A name is a bit and a set of names a number: there are a thousand sets of up to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from overhead.formula import REGISTRY, Call
 
@@ -54,8 +54,8 @@ class Dependencies:
         path: list[tuple[str, int, list[tuple[str, int]]]] = []
 
         def enter(name: str) -> None:
-            path.append((name, len(earliest), list(self._edges(name))))
-            earliest[name], reached[name] = len(earliest), bits((name,))
+            path.append((name, len(earliest), self._edges(name)))
+            earliest[name], reached[name] = len(earliest), BIT[name]
             open_names.append(name)
 
         enter(quantity)
@@ -80,22 +80,20 @@ class Dependencies:
                     total |= reached[circle[-1]]
                 known.update(dict.fromkeys(circle, total))
 
-    def _edges(self, quantity: str) -> Iterator[tuple[str, int]]:
-        """Yield what a quantity needs, with the bits that can be seen through it."""
-        plain = dict.fromkeys(self._further(quantity))
+    def _edges(self, quantity: str) -> list[tuple[str, int]]:
+        """Return what a quantity needs, with the bits that can be seen through it."""
+        plain, bound = dict.fromkeys(self._further(quantity)), list[tuple[str, int]]()
         for declared in REGISTRY.of(quantity):
-            plain.update(dict.fromkeys(declared.holds))
+            plain.update(dict.fromkeys(declared.when))
             if isinstance(declared, Call):
                 around = ~bits(declared.around)
-                for name in declared.bind.values():
-                    yield name, around
+                bound += [(name, around) for name in declared.bind.values()]
                 # What it binds and sets is the same there, whatever it is here.
                 chosen = (ITSELF, *FORM) if "collective" in declared.labels else ()
-                yield declared.of, ~bits((*declared.bind, *declared.labels, *chosen))
+                bound.append((declared.of, ~bits((*declared.bind, *declared.labels, *chosen))))
             else:
                 plain.update(dict.fromkeys(declared.inputs))
-        for name in plain:
-            yield name, ALL
+        return [*bound, *((name, ALL) for name in plain)]
 
 
 ALL = -1

@@ -69,13 +69,20 @@ class Node:
     # From the inputs' values to its own; None for what is given, whose values the space has
     run: Callable[..., Any] | None
     dims: frozenset[str]  # The dimensions that its inputs have together
-    ufunc: Callable[..., Any] | None = None  # What computes it in an array, a ufunc most often
+    # What computes it in an array, where that isn't its formula's: to know a formula's takes long
+    in_array: Callable[..., Any] | None = None
     origin: Formula | Algorithm | None = None  # The declaration that it comes from
     key: int = -1  # Nodes of one key, even of two graphs, are the same computation
 
     def __post_init__(self) -> None:
         if self.key < 0:
             self.key = key_of(self.what, self.inputs)
+
+    @property
+    def ufunc(self) -> Callable[..., Any] | None:
+        """What computes it in an array ``out``, a ufunc most often."""
+        kind, *more = self.what
+        return more[0].ufunc if kind == "formula" else self.in_array
 
 
 def below(node: Node, known: dict[int, int]) -> int:
@@ -276,7 +283,7 @@ class Builder:
             return self._call(declared)
         inputs = self._inputs(declared.inputs, algorithm)
         run = self.space.formula(declared)
-        return self.intern(quantity, ("formula", declared), inputs, run, declared.ufunc, declared)
+        return self.intern(quantity, ("formula", declared), inputs, run, None, declared)
 
     def _inputs(self, names: Iterable[str], algorithm: Algorithm | None = None) -> tuple[Node, ...]:
         """Return the nodes of several quantities; of what is missing, all of it."""
@@ -345,7 +352,7 @@ class Builder:
         what: tuple[Any, ...],
         inputs: tuple[Node, ...],
         run: Callable[..., Any],
-        ufunc: Callable[..., Any] | None = None,
+        in_array: Callable[..., Any] | None = None,
         origin: Formula | Algorithm | None = None,
     ) -> Node:
         """Return the node of a computation, made where the graph doesn't have it."""
@@ -353,7 +360,7 @@ class Builder:
         known = self.graph.interned.get(key)
         if known is None:
             dims = frozenset[str]().union(*(node.dims for node in inputs))
-            known = Node(name, what, inputs, run, dims, ufunc, origin, key)
+            known = Node(name, what, inputs, run, dims, in_array, origin, key)
             self.graph.interned[key] = known
         return known
 

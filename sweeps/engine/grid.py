@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Algorithm
-from overhead.formula import Formula
+from overhead.formula import OUT, Formula
 from overhead.frozen import frozen
 from overhead.graph import Node
 from sweeps.errors import RunError
@@ -100,7 +100,9 @@ class Grid:
 
     def formula(self, declared: Formula) -> Callable[..., Any]:
         """Return a formula's kernel, its value an array of the grid's dimensions."""
-        return declared.kernel if declared.ufunc else shaped(declared, self.ndim)
+        # What works in an array of the grid's has its dimensions.
+        given_an_array = OUT in (declared.kernel.__kwdefaults__ or ())
+        return declared.kernel if given_an_array else shaped(declared, self.ndim)
 
     def cost(self, algorithm: Algorithm) -> Callable[..., Any]:
         """Return an algorithm's cost as a function of its inputs."""
