@@ -1202,6 +1202,11 @@ class Step(CommonStep, total=False):
     logit_tokens: Values
     gathered_bytes: Values
     matmul_input_bytes: Values
+    residual_bytes: Values
+    cache_bytes: Values
+    unfused_elementwise: Values
+    norm_kept_bytes: Values
+    activation_output_bytes: Values
     layer_input_bytes: Values
     attention_input_bytes: Values
     expert_input_bytes: Values

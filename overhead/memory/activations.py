@@ -41,6 +41,41 @@ alias(
 )
 
 
+# What a residual is stored in, and what norms and activation functions keep of what they compute.
+
+UNFUSED: dict[str, Any] = {
+    "source": "autograd",
+    "where": "mul, pow, rsqrt and silu @88fa1e7170: what each keeps; a norm casts its input first",
+}
+alias(
+    "residual_bytes",
+    "activation_bytes",
+    assumes=("residuals have the precision of other activations",),
+    **LAYER,
+)
+
+
+@formula(
+    assumes=(
+        "fused, a norm keeps its input; operation by operation, its input in single precision, "
+        "and beside trained weights what they multiply",
+    ),
+    **UNFUSED,
+)
+def norm_kept_bytes(unfused_elementwise, single_bytes, trained_weights, residual_bytes):
+    """Bytes per element that a norm keeps of its input."""
+    one_by_one = single_bytes + trained_weights * residual_bytes
+    return xp.where(unfused_elementwise > 0.0, one_by_one, residual_bytes)
+
+
+product(
+    "activation_output_bytes",
+    ("unfused_elementwise", "activation_bytes"),
+    assumes=("fused with the gate's product, the activation function is computed again",),
+    **UNFUSED,
+)
+
+
 # Layers at the ends of a model that stay in 16 bits where the others' products take fewer.
 
 WIDE: dict[str, Any] = {
@@ -140,11 +175,23 @@ def kept_context_bytes(output_rank, trained_weights, activation_bytes, attention
 @formula(
     source="korthikanti2022",
     where="section 5, full recomputation; split along the sequence with sequence parallelism",
+    assumes=("a model that returns its cache keeps the keys and values of each layer, too",),
 )
-def checkpoint_activations(activation_bytes, hidden_size, sequence_shards, residual_streams):
+def checkpoint_activations(
+    residual_bytes,
+    hidden_size,
+    sequence_shards,
+    residual_streams,
+    cache_bytes,
+    attention_layer_fraction,
+    rank_kv_heads,
+    query_head_size,
+    value_head_size,
+):
     """Layer input bytes per token: all that full recomputation saves."""
     streams = xp.maximum(residual_streams, 1.0)
-    return streams * (activation_bytes * hidden_size / sequence_shards)
+    cache = attention_layer_fraction * rank_kv_heads * (query_head_size + value_head_size)
+    return streams * (residual_bytes * hidden_size / sequence_shards) + cache_bytes * cache
 
 
 @formula(assumes=("with adapters the router is frozen",), **LAYER)

@@ -225,6 +225,7 @@ def output_activation_memory(
     holds_output,
     rank_tokens,
     activation_bytes,
+    norm_kept_bytes,
     mtp_depths,
     matmul_input_bytes,
     hidden_size,
@@ -232,7 +233,7 @@ def output_activation_memory(
 ):
     """Final norm and LM head inputs, MTP included."""
     further = mtp_depths * (4.0 * activation_bytes + 2.0 * matmul_input_bytes)
-    element = activation_bytes + activation_bytes + further
+    element = norm_kept_bytes + activation_bytes + further
     return holds_output * rank_tokens * element * hidden_size / sequence_shards
 
 

@@ -65,6 +65,8 @@ def mlp_kept(
     gated_mlp,
     ffn_size,
     activation_bytes,
+    norm_kept_bytes,
+    activation_output_bytes,
     kept_layer_input_bytes,
     dropout,
     mask_bytes,
@@ -77,6 +79,7 @@ def mlp_kept(
         *residual(
             hidden_size,
             activation_bytes,
+            norm_kept_bytes,
             kept_layer_input_bytes,
             dropout,
             mask_bytes,
@@ -87,6 +90,7 @@ def mlp_kept(
             mlp_fraction * ffn_size,
             gated_mlp,
             activation_bytes,
+            activation_output_bytes,
             kept_layer_input_bytes,
             ("recompute_mlp",),
             ("recompute_mlp",),
@@ -98,13 +102,15 @@ def _inside(
     size: Array,
     gated_mlp: Array,
     element: Array,
+    output_bytes: Array,
     input_bytes: Array,
     again: tuple[str, ...],
     act: tuple[str, ...],
-) -> tuple[Kept, Kept]:
-    """What the first GEMM gives, and what the last one takes: one kernel is between them."""
+) -> tuple[Kept, ...]:
+    """What the first GEMM gives, what a gate multiplies, and what the last GEMM takes."""
     return (
         Kept((1.0 + gated_mlp) * size, element, HEADS, again),
+        Kept(gated_mlp * size, output_bytes, HEADS, act),
         Kept(size, input_bytes, HEADS, act),
     )
 
@@ -122,6 +128,8 @@ def moe_kept(
     expert_latent_size,
     weighted_outputs,
     activation_bytes,
+    norm_kept_bytes,
+    activation_output_bytes,
     kept_moe_input_bytes,
     kept_layer_input_bytes,
     kept_expert_input_bytes,
@@ -143,6 +151,7 @@ def moe_kept(
         *residual(
             hidden_size,
             activation_bytes,
+            norm_kept_bytes,
             kept_moe_input_bytes,
             dropout,
             mask_bytes,
@@ -151,10 +160,24 @@ def moe_kept(
         ),
         Kept(2.0 * experts, single_bytes, again=moe),
         Kept(expert_latent_size, activation_bytes, again=moe),
-        *_inside(shared_ffn_size, gated_mlp, activation_bytes, kept_layer_input_bytes, both, both),
+        *_inside(
+            shared_ffn_size,
+            gated_mlp,
+            activation_bytes,
+            activation_output_bytes,
+            kept_layer_input_bytes,
+            both,
+            both,
+        ),
         Kept(ends, kept_expert_input_bytes, HEADS, moe),
         *_inside(
-            rows * expert_ffn_size, gated_mlp, activation_bytes, kept_expert_input_bytes, moe, act
+            rows * expert_ffn_size,
+            gated_mlp,
+            activation_bytes,
+            activation_output_bytes,
+            kept_expert_input_bytes,
+            moe,
+            act,
         ),
         Kept(weighted_outputs * ends, activation_bytes, HEADS, moe),
     )

@@ -109,6 +109,7 @@ def module_bytes(kept: Sequence[Kept], tp: Array, sequence_shards: Array, *again
 def residual(
     hidden_size: Array,
     activation_bytes: Array,
+    norm_kept_bytes: Array,
     input_bytes: Array,
     dropout: Array,
     mask_bytes: Array,
@@ -123,7 +124,7 @@ def residual(
     mixed = xp.where(residual_streams > 1.0, residual_streams + 1.0, 0.0)
     norms = layer_norms / 2.0
     return (
-        Kept(norms * hidden_size, activation_bytes),
+        Kept(norms * hidden_size, norm_kept_bytes),
         Kept(xp.minimum(norms, 1.0) * hidden_size, input_bytes, again=("recompute_layernorm",)),
         Kept(hidden_size, dropout * mask_bytes),
         Kept(mixed * hidden_size, activation_bytes),

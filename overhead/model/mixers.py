@@ -204,6 +204,7 @@ def grouped_query_kept(
     qk_norms,
     score_bytes,
     activation_bytes,
+    norm_kept_bytes,
     kept_attention_input_bytes,
     kept_context_bytes,
     dropout,
@@ -218,6 +219,7 @@ def grouped_query_kept(
         *residual(
             hidden_size,
             activation_bytes,
+            norm_kept_bytes,
             kept_attention_input_bytes,
             dropout,
             mask_bytes,
@@ -252,6 +254,7 @@ def latent_attention_kept(
     qk_norms,
     score_bytes,
     activation_bytes,
+    norm_kept_bytes,
     kept_attention_input_bytes,
     kept_context_bytes,
     dropout,
@@ -266,6 +269,7 @@ def latent_attention_kept(
         *residual(
             hidden_size,
             activation_bytes,
+            norm_kept_bytes,
             kept_attention_input_bytes,
             dropout,
             mask_bytes,
@@ -289,6 +293,7 @@ def linear_attention_kept(
     linear_out_width,
     mamba,
     activation_bytes,
+    norm_kept_bytes,
     kept_attention_input_bytes,
     dropout,
     mask_bytes,
@@ -303,6 +308,7 @@ def linear_attention_kept(
         *residual(
             hidden_size,
             activation_bytes,
+            norm_kept_bytes,
             kept_attention_input_bytes,
             dropout,
             mask_bytes,

@@ -11,7 +11,7 @@ from overhead.quantity import Array
 from overhead.shipped import error_bands
 
 NVIDIA, TPU, OTHER_DEVICES = 0.0, 1.0, 2.0
-MEGATRON, TORCH_FSDP, OTHER_SOFTWARE, EAGER_FSDP = 0.0, 1.0, 2.0, 3.0
+MEGATRON, TORCH_FSDP, OTHER_SOFTWARE = 0.0, 1.0, 2.0
 # From so many ranks of context on few runs are known.
 FEW_RANKS = 4.0
 # A machine that computes more slowly is limited, whatever limits it.
@@ -144,7 +144,6 @@ def memory_classes(software_kind: Array) -> Classes:
     return [
         ("megatron", software_kind == MEGATRON),
         ("torch_fsdp", software_kind == TORCH_FSDP),
-        ("torch_eager", software_kind == EAGER_FSDP),
         ("others", True),
     ]
 

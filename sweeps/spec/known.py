@@ -6,7 +6,6 @@ from collections.abc import Container
 
 from overhead.shipped import error_bands
 from overhead.step.bands import (
-    EAGER_FSDP,
     MEGATRON,
     NVIDIA,
     OTHER_DEVICES,
@@ -55,7 +54,7 @@ def known_of_run(
     said = (
         f"{preset} is a preset" if preset else f"{framework} has {'options' if options else 'none'}"
     )
-    kind = software_kind(name, options)
+    kind = software_kind(name)
     origins = {
         "software_kind": Origin(kind, SPECIFICATION, f"what {name} is"),
         "given_options": Origin(float(bool(options or preset)), SPECIFICATION, said),
@@ -68,14 +67,12 @@ def known_of_run(
     return origins
 
 
-def software_kind(name: str, options: Container[str]) -> float:
-    """Return of which kind software with some of its options is."""
+def software_kind(name: str) -> float:
+    """Return of which kind software is."""
     known = error_bands()["frameworks"]
     if name in known["megatron"]:
         return MEGATRON
-    if name not in known["torch_fsdp"]:
-        return OTHER_SOFTWARE
-    return EAGER_FSDP if known["eager"] in options else TORCH_FSDP
+    return TORCH_FSDP if name in known["torch_fsdp"] else OTHER_SOFTWARE
 
 
 def device_kind(machine: Machine) -> float:

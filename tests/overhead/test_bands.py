@@ -94,11 +94,10 @@ def test_adapters_and_states_in_host_memory() -> None:
         (bands.MEGATRON, "megatron"),
         (bands.TORCH_FSDP, "torch_fsdp"),
         (bands.OTHER_SOFTWARE, "others"),
-        (bands.EAGER_FSDP, "torch_eager"),
     ],
 )
 def test_the_class_of_memory(kind: float, name: str) -> None:
-    values = {"megatron": 1.0, "torch_fsdp": 2.0, "others": 3.0, "torch_eager": 4.0}
+    values = {"megatron": 1.0, "torch_fsdp": 2.0, "others": 3.0}
     assert bands._chosen(bands.memory_classes(np.asarray(kind)), values) == values[name]
 
 

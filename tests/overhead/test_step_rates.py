@@ -167,9 +167,7 @@ def test_the_error_to_expect(plan: dict[str, float], known: str, assumed: str) -
     assert bands[known]["high"] <= bands[assumed]["high"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [(0, "megatron"), (1, "torch_fsdp"), (2, "others"), (3, "torch_eager")]
-)
+@pytest.mark.parametrize(("kind", "name"), [(0, "megatron"), (1, "torch_fsdp"), (2, "others")])
 def test_memory_has_three_states(kind: float, name: str) -> None:
     band = error_bands()["memory"][name]
     plan = {**LLAMA, "software_kind": kind, "memory_capacity": 80e9}

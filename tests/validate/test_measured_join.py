@@ -296,6 +296,7 @@ def test_operations_outside_the_fit_are_of_other_sources() -> None:
     assert set(outside["hardware"].tolist()) <= set(hardware_names())
     rings = np.isin(outside["algorithm"], ["ring", "ring_path"])
     tables = {"truba-h100", "rccl-ainic", "hpe-mi300x", "hccl-demo"}
+    tables |= {"mi300x-aac8", "mi300x-aac10", "mi325x-aac11", "mi355x-aac14"}
     assert set(outside["table"][rings].tolist()) == tables
 
 
