@@ -96,7 +96,7 @@ OF_NORMAL: Cases = {
     "hardware": "dgx-a100",
     "ranks": "16",
     "nodes": ("4", f"{NORMAL} --ranks 16"),
-    "fabric": ("roce", f"{NORMAL} --ranks 16"),
+    "fabric": ("efa", f"{NORMAL} --ranks 16"),
     "sizes": ("1MiB", "normal all_reduce --json"),
     "model": ("llama3-8b", "normal mfu --json"),
     "precision": ("fp8", "normal mfu --json"),
