@@ -773,6 +773,7 @@ class Step(CommonStep, total=False):
     routing_forward_bytes: Values
     routing_backward_bytes: Values
     separate_expert_bias: Values
+    unfused_operations: Values
     unfused_expert_bias: Values
     expert_bias_forward_bytes: Values
     expert_bias_backward_bytes: Values

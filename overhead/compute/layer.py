@@ -359,7 +359,7 @@ EXPERT_HOST: dict[str, Any] = {
         "one call launches the GEMMs of every expert separately, with casts unless one kernel "
         "covers all; partial CUDA graphs exclude them (cuda_graph_scope: dynamic shapes)",
         "overlapped exchanges split a layer into nodes (model_chunk_schedule_plan.py)",
-        "routing and permutation are fused, as in NVIDIA's recipes; unfused they are 16 more",
+        "permutation is fused, as in NVIDIA's recipes",
     ),
 }
 AGAIN = {"recompute": "full|uniform|full_early_stop|per_op"}
@@ -373,6 +373,17 @@ ROUTED = {"forward": 28.0, "backward": 14.0}
 # copies, permutations and exchanges remain forward a map of all ranks, its prefix sums, dispatch,
 # permutation, their waits, combine and one copy, 14; backward 6 of 9.
 SENT_ONCE = {"forward": 20.0, "backward": 11.0}
+# Launches more where routing isn't fused.  Forward: 7 of top-k, 4 of the loss's scores, 3 of the
+# loss; backward 3 of top-k and 2 of the loss.
+UNFUSED = {"forward": 14.0, "backward": 5.0}
+# Launches of latent attention beyond those of an attention with one product before it.  Forward:
+# three products more and a norm before each of four but one, keys' positions of all ranks.
+# Backward: two products for each of these, norms, the positions' sums, gradients of what two
+# products share and of the parts of one.
+LATENT = {"forward": 7.0, "backward": 12.0}
+# And where its rotary embeddings aren't fused: 13 forward of queries as of keys, and three that
+# join them with the rest, in the place of two; backward 8, and as many that part them.
+ROTARY = {"forward": 27.0, "backward": 17.0}
 # Products: one forward each for the first and the last, and twice as many gradients.
 PRODUCT_FLOPS = {"forward": 2.0, "backward": 4.0}
 # Casts: of a dense layer's products, of a mixture's without its experts, for which as many are
@@ -406,9 +417,17 @@ def expert_cast_launches(
     return xp.where(matmul_input_bytes < activation_bytes, each, 0.0)
 
 
-def _dense(operations, casts, share, left, attending):
-    attention = ATTENTION_CASTS * (1.0 - left * attending)  # Only attention is left in 16 bits
-    return share * (operations + (attention + MLP_CASTS) * casts)
+def _of_latent(way: str, latent: Array, unfused: Array) -> Array:
+    return latent * (LATENT[way] + ROTARY[way] * unfused)
+
+
+def _dense(way: str) -> Any:
+    def launches(operations, casts, share, left, attending, latent, unfused):
+        attention = ATTENTION_CASTS * (1.0 - left * attending)  # Only attention is left in 16 bits
+        others = operations + _of_latent(way, latent, unfused)
+        return share * (others + (attention + MLP_CASTS) * casts)
+
+    return launches
 
 
 def _routed(way: str, routed: float) -> Any:
@@ -418,6 +437,8 @@ def _routed(way: str, routed: float) -> Any:
         share,
         left,
         attending,
+        latent,
+        unfused,
         left_experts,
         local_experts,
         own_casts,
@@ -428,7 +449,8 @@ def _routed(way: str, routed: float) -> Any:
         expert_launches = (each + BIAS_LAUNCHES[way] * separate) * local_experts
         nodes = xp.where(ep_overlap > 0.0, NODES[way], 0.0)
         cast = ATTENTION_CASTS * (1.0 - left * attending) + ROUTED_CASTS * (1.0 - left_experts)
-        others = share * (operations + routed + cast * casts)
+        counted = operations + routed + UNFUSED[way] * unfused + _of_latent(way, latent, unfused)
+        others = share * (counted + cast * casts)
         return others + xp.where(share > 0.0, expert_launches + nodes, 0.0)
 
     return launches
@@ -436,10 +458,11 @@ def _routed(way: str, routed: float) -> Any:
 
 for _way in ("forward", "backward"):
     _of_library = ("cast_launches", "eager_launch_fraction", "bf16_attention")
-    _taken = (f"{_way}_operations", *_of_library, "attention_layer_fraction")
+    _attention = ("attention_layer_fraction", "latent_attention_fraction", "unfused_operations")
+    _taken = (f"{_way}_operations", *_of_library, *_attention)
     _experts = ("bf16_experts", "local_experts", "expert_cast_launches", "ep_overlap")
     _own = (*_experts, "separate_expert_bias")
-    declare(f"dense_{_way}_launches", _taken, _dense, **LIBRARY)
+    declare(f"dense_{_way}_launches", _taken, _dense(_way), **LIBRARY)
     for _count, _when in ((ROUTED, None), (SENT_ONCE, {"dispatcher": "deduplicated"})):
         _kernel = _routed(_way, _count[_way])
         declare(f"moe_{_way}_launches", (*_taken, *_own), _kernel, when=_when, **EXPERT_HOST)

@@ -253,6 +253,7 @@ def _overlap(settings: Settings, degrees: Mapping[str, float]) -> Iterator[str]:
     settings.find("--delay-wgrad-compute")
     unfused = "--no-gradient-accumulation-fusion"
     settings.take_switch("gradient_accumulation_fusion", unfused, 0.0)
+    settings.take_switch("unfused_operations", "--moe-router-fusion", 0.0)
 
 
 def _precision(settings: Settings) -> Iterator[str]:

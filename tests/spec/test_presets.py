@@ -196,7 +196,7 @@ def test_screens_say_what_a_preset_set(capsys: pytest.CaptureFixture[str]) -> No
     assert "Preset bridge-26.06 (NVIDIA-NeMo/Megatron-Bridge v0.5.0): fused_loss, " in said
     assert "recompute_mla_up_proj = on" in said
     assert run(["catalog", "bridge-26.06"]) == 0
-    assert "always: fused_loss; recompute none" in capsys.readouterr().out
+    assert "always: fused_loss; unfused_operations = 0; recompute none" in capsys.readouterr().out
 
 
 def test_python_takes_a_preset() -> None:
