@@ -83,9 +83,9 @@ def test_adapters_and_states_in_host_memory() -> None:
     assert class_of(bands.adapter_classes, experts=1.0) == "experts_bare"
     host = bands.offloaded(bands.step_classes)
     assert class_of(host) == "megatron_nodes"
-    assert class_of(host, optimizer_offload=0.5) == "few_runs"
-    assert class_of(host, parameter_offload=0.5) == "few_runs"
-    assert class_of(host, parameter_offload=0.5, unknown_slowdown=0.5) == "limited"
+    assert class_of(host, optimizer_offload=0.5) == "far"
+    assert class_of(host, parameter_offload=0.5) == "far"
+    assert class_of(host, parameter_offload=0.5, unknown_slowdown=0.5) == "far"
 
 
 @pytest.mark.parametrize(
