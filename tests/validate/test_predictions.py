@@ -50,7 +50,7 @@ STEP_TIME = {
     "H100 500 W": 0.08,
     "dense Blackwell": 0.08,
     "TPU": 0.05,
-    "MoE": 0.40,
+    "MoE": 0.12,
 }
 
 
