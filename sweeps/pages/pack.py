@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 MOST_CELLS = 10**7
-MOST_PANELS = 9
 DIGITS = 7
 # More is better of these shares, as of all rates.
 _CHANGES = ("upper_change", "lower_change")  # What a constant moves an answer by
@@ -454,14 +453,8 @@ def _asked(
                 position = find(entry, values)
                 at |= {} if position is None else {dim: position}
         known = {dim: index for dim, index in at.items() if dim in packed.dims}
-        related = {
-            dim: find(wish, subject.dims[dim])
-            for dim, wish in (figure.options.get("relative_to") or {}).items()
-            if dim in packed.dims
-        }
         question = figure["title"] or _question(state, packed)
-        state |= {"at": known, "rel": related}
-        yield {"name": figure.name, "title": question, "state": state}
+        yield {"name": figure.name, "title": question, "state": {**state, "at": known}}
 
 
 def _question(state: Mapping[str, Any], packed: _Packed) -> str:
@@ -497,7 +490,6 @@ def _state(figure: Figure, packed: _Packed) -> dict[str, Any] | None:
             "x": figure["x"],
             "by": next((line for line in lines if line in known), ""),
             "all": over,
-            "also": figure.options.get("measured") or "",
         }
     elif kind == "best":
         over = listed(figure["over"])
@@ -511,8 +503,5 @@ def _state(figure: Figure, packed: _Packed) -> dict[str, Any] | None:
         }
     else:
         return None
-    panels = figure.options.get("panels")
-    if panels in packed.dims and packed.view.dataset.sizes[panels] <= MOST_PANELS:
-        state["p"] = panels
     names = [state[key] for key in ("x", "y", "by") if state[key]]
     return state if set(names) <= known else None

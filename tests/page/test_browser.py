@@ -107,13 +107,6 @@ def test_every_question_and_view_can_be_read(
         if button.count():
             button.click()
             assert page.evaluate(FAULTS) == [], view
-        panels = page.get_by_label("A panel for each")
-        if panels.count():
-            panels.select_option(index=1)
-            assert page.locator("#figure .plot").count() > 1
-            assert page.evaluate(FAULTS) == [], f"{view} in panels"
-            panels.select_option("")
-            assert page.locator("#figure .plot").count() == 1
     opened.close()
 
 

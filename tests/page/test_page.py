@@ -25,7 +25,6 @@ from sweeps.pages.write import Page, compose
 from sweeps.plots import breakdown
 from sweeps.plots.data import cell_names, view_of
 from sweeps.plots.draw import best_cells
-from sweeps.plots.marks import crossovers
 from sweeps.plots.style import as_read, scale_of
 from tests.cli_runner import Runner
 from tests.page.script import needs_node, run_script
@@ -201,19 +200,6 @@ def test_what_nothing_depends_on_is_not_looked_through(tmp_path: Path) -> None:
 
 
 @needs_node
-def test_of_conditions_each_has_its_best(tmp_path: Path) -> None:
-    times = np.array([[3.0, 1.0], [30.0, 40.0]])
-    labels = {"model": ["small", "large"], "algorithm": ["ring", "tree"]}
-    dataset = xr.Dataset({"time": (("model", "algorithm"), times)}, labels)
-    code = """
-    const page = asked_of({ view: "lines", x: "algorithm", p: "model" });
-    process.stdout.write(JSON.stringify(page.best.cells.map((cell) => bestName(page, cell))));
-    """
-    result = run_script(tmp_path, page_of(dataset, [], "own.nc"), HELD + code)
-    assert result == [["small", "tree algorithm"], ["large", "ring algorithm"]]
-
-
-@needs_node
 def test_the_front_has_what_nothing_beats(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     xs, ys = np.round(rng.random((2, 3000)), 2)  # Many equal ones
@@ -230,46 +216,6 @@ def test_the_front_has_what_nothing_beats(tmp_path: Path) -> None:
         least = np.minimum.accumulate([y for _, y in points])
         true = {point for n, point in enumerate(points) if n == 0 or point[1] < least[n - 1]}
         assert best == true
-
-
-@needs_node
-def test_lines_cross_where_the_figures_mark_it(tmp_path: Path) -> None:
-    rng = np.random.default_rng(8)
-    x = np.geomspace(1.0, 1e6, 25)
-    each = [
-        rng.uniform(0, 50, 5)[:, None] + rng.uniform(0, 0.01, 5)[:, None] * x for _ in range(30)
-    ]
-    each += [np.round(rng.random((4, 25)), 1) for _ in range(30)]
-    for curves in each[::3]:
-        curves[0, 7:11] = np.nan
-    cases = [
-        (curves, more, whole)
-        for curves in each
-        for more in (False, True)
-        for whole in (False, True)
-    ]
-    code = """
-    process.stdout.write(JSON.stringify(asked.cases.map(([curves, more, whole]) => {
-      const numbers = curves.map((one) => one.map((value) => value ?? NaN));
-      const found = crossovers(asked.x, numbers, more, whole);
-      return found.map((one) => [one.x, one.y, one.before, one.after]);
-    })));
-    """
-    known = [(pack_json(curves), more, whole) for curves, more, whole in cases]
-    result = run_script(tmp_path, page_from(PLANS), code, {"x": x.tolist(), "cases": known})
-    crossed = 0
-    for (curves, more, whole), found in zip(cases, result, strict=True):
-        true = crossovers(x, curves, more=more, whole=whole)
-        assert [one[2:] for one in found] == [[one.before, one.after] for one in true]
-        ends = [[one.x, one.y] for one in true]
-        np.testing.assert_allclose([one[:2] for one in found], ends, rtol=1e-9)
-        crossed += len(true)
-    assert crossed > 300
-
-
-def pack_json(curves: Any) -> list[list[float | None]]:
-    """Return curves as JSON has them."""
-    return [[None if np.isnan(one) else float(one) for one in curve] for curve in curves]
 
 
 @needs_node

@@ -16,8 +16,8 @@ function scaleOf(units) {
 // The multiple in which a value is read best.
 function pick(multiples, value) {
   const size = Math.abs(value) * (1 + 1e-9);
-  if (size === 0) return multiples.find((one) => one[0] === 1) || multiples[0];
-  const fitting = multiples.filter((one) => one[0] <= size);
+  if (size === 0) return multiples.find((multiple) => multiple[0] === 1) || multiples[0];
+  const fitting = multiples.filter((multiple) => multiple[0] <= size);
   return fitting.length ? fitting[fitting.length - 1] : multiples[0];
 }
 
@@ -75,7 +75,7 @@ function percentText(value, digits = 1) {
 
 // A band in whole percents, rounded outwards, but for what numbers are rounded to in a page.
 function bandText(low, high) {
-  const [below, above] = [low, high].map((one) => Math.ceil(Math.abs(100 * one) - 1e-4));
+  const [below, above] = [low, high].map((end) => Math.ceil(Math.abs(100 * end) - 1e-4));
   if (below !== above) return Number.isNaN(below + above) ? " (band not known)" : ` (-${below}/+${above} %)`;
   return ` (±${above} %)`;
 }
@@ -88,13 +88,13 @@ function multiplesOf(units) {
 
 // Reads a number with or without a unit or % ("70 GB", "12 ms", "80%"); NaN where it is none.
 function readNumber(text, units) {
-  const found = /^\s*([-+]?[\d.,]*\d\.?(?:e[-+]?\d+)?)\s*(\S.*)?$/i.exec(text);
-  if (!found) return NaN;
-  const value = Number(found[1].replaceAll(",", ""));
-  const unit = (found[2] || "").trim();
+  const match = /^\s*([-+]?[\d.,]*\d\.?(?:e[-+]?\d+)?)\s*(\S.*)?$/i.exec(text);
+  if (!match) return NaN;
+  const value = Number(match[1].replaceAll(",", ""));
+  const unit = (match[2] || "").trim();
   if (!unit) return value;
   if (unit === "%") return units === "1" ? value / 100 : NaN;
-  const named = (one) => one[1] === unit || one[1].replace("µ", "u") === unit;
+  const named = (multiple) => multiple[1] === unit || multiple[1].replace("µ", "u") === unit;
   const multiple = multiplesOf(units).find(named);
   return multiple ? value * multiple[0] : NaN;
 }
@@ -125,7 +125,7 @@ function axisOf(asked, pixels, upright = false) {
   if (asked.ends) {
     [low, high] = asked.ends;
   } else if (log) {
-    if (low <= 0) low = ends(asked.values.filter((one) => one > 0))[0];
+    if (low <= 0) low = ends(asked.values.filter((value) => value > 0))[0];
     const pad = Math.max(high / low, 1.5) ** 0.04;
     [low, high] = [low / pad, high * pad];
   } else if (low >= 0 && asked.zero !== false) {
@@ -135,10 +135,10 @@ function axisOf(asked, pixels, upright = false) {
     [low, high] = [low - pad, high + pad];
   }
   const axis = { low, high, log, band: false };
-  const turn = log ? Math.log : (one) => one;
+  const turn = log ? Math.log : (value) => value;
   const [start, end] = [turn(low), turn(high)];
   axis.share = (value) => (turn(value) - start) / (end - start);
-  axis.value = (share) => (log ? Math.exp : (one) => one)(start + share * (end - start));
+  axis.value = (share) => (log ? Math.exp : (value) => value)(start + share * (end - start));
   Object.assign(axis, ticksOf(axis, asked, pixels, upright));
   return axis;
 }
@@ -146,9 +146,9 @@ function axisOf(asked, pixels, upright = false) {
 function ends(values) {
   let low = Infinity;
   let high = -Infinity;
-  for (const one of values) {
-    if (one < low && one !== -Infinity) low = one;
-    if (one > high && one !== Infinity) high = one;
+  for (const value of values) {
+    if (value < low && value !== -Infinity) low = value;
+    if (value > high && value !== Infinity) high = value;
   }
   return low > high ? [1, 10] : [low, high];
 }
@@ -158,19 +158,19 @@ function ticksOf(axis, asked, pixels, upright) {
   const multiples = asked.multiple ? [asked.multiple] : scaleOf(units).multiples;
   const room = Math.max(2, Math.floor(pixels / (upright ? 44 : 74)));
   // One multiple for the whole axis where it spans less than three thousand.
-  const one = asked.multiple || pick(multiples, axis.high / 1.06);
+  const multiple = asked.multiple || pick(multiples, axis.high / 1.06);
   const several = !asked.multiple && axis.log && axis.high / axis.low > 3000;
   let values = asked.exact;
   if (!values || values.length > 12) {
-    values = axis.log ? logTicks(axis, units, room) : linearTicks(axis, one[0], room);
+    values = axis.log ? logTicks(axis, units, room) : linearTicks(axis, multiple[0], room);
   }
   const text = (value) => {
     if (asked.percent) return `${numberText(100 * value, 4)} %`;
     if (several) return givenText(value, units);
-    return numberText(value / one[0], 4);
+    return numberText(value / multiple[0], 4);
   };
   const ticks = thinned(values.map((value) => ({ value, text: text(value) })), axis, pixels, upright);
-  const unit = asked.percent || several ? "" : one[1];
+  const unit = asked.percent || several ? "" : multiple[1];
   return { ticks, label: unit ? `${asked.label}, ${unit}` : asked.label };
 }
 
@@ -178,7 +178,7 @@ function linearTicks(axis, factor, room) {
   const span = (axis.high - axis.low) / factor;
   const rough = span / room;
   const size = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((one) => one * size).find((one) => one >= rough * 0.999);
+  const step = [1, 2, 2.5, 5, 10].map((round) => round * size).find((round) => round >= rough * 0.999);
   const first = Math.ceil(axis.low / factor / step - 1e-9);
   const last = Math.floor(axis.high / factor / step + 1e-9);
   return Array.from({ length: last - first + 1 }, (_, n) => {
@@ -193,9 +193,9 @@ function logTicks(axis, units, room) {
   const powers = last - first + 1;
   if (base === 10 && powers < room) {
     const fine = powers * 3 <= room + 1 ? [1, 2, 5] : [1, 3];
-    const found = [];
-    for (let n = first - 1; n <= last; n += 1) found.push(...fine.map((one) => one * 10 ** n));
-    const inside = found.filter((one) => one >= axis.low && one <= axis.high);
+    const marks = [];
+    for (let n = first - 1; n <= last; n += 1) marks.push(...fine.map((mantissa) => mantissa * 10 ** n));
+    const inside = marks.filter((mark) => mark >= axis.low && mark <= axis.high);
     if (inside.length >= 3) return inside;
     return linearTicks(axis, pick(scaleOf(units).multiples, axis.high)[0], room);
   }
@@ -224,7 +224,7 @@ function thinned(ticks, axis, pixels, upright) {
 function bandAxis(texts, label, pixels, upright = false) {
   const count = texts.length;
   const axis = { low: -0.5, high: count - 0.5, log: false, band: true, label };
-  axis.share = (place) => (place + 0.5) / count;
+  axis.share = (index) => (index + 0.5) / count;
   axis.value = (share) => share * count - 0.5;
   const most = upright ? 150 : Math.max(40, pixels / count - 8);
   const ticks = texts.map((text, value) => ({ value, text: cut(text, most), whole: text }));

@@ -7,7 +7,7 @@ function make(name, properties = {}, ...children) {
     if (key in made) made[key] = value;
     else made.setAttribute(key, value);
   }
-  made.append(...children.filter((one) => one !== null && one !== undefined));
+  made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
 }
 
@@ -21,29 +21,29 @@ let COUNT = 0;
 // A row of buttons of which one is chosen: options are [[value, text], ..].
 function buttons(label, options, value, changed) {
   const name = `choice${(COUNT += 1)}`;
-  const each = options.map(([own, text]) => {
-    const input = make("input", { type: "radio", name, checked: own === value });
-    input.onchange = () => changed(own);
+  const each = options.map(([option, text]) => {
+    const input = make("input", { type: "radio", name, checked: option === value });
+    input.onchange = () => changed(option);
     return make("label", {}, input, make("span", {}, text));
   });
   const group = make("fieldset", { className: "buttons" }, make("legend", {}, label), ...each);
-  group.put = (now) => options.forEach(([own], n) => {
-    each[n].firstChild.checked = own === now;
+  group.put = (now) => options.forEach(([option], n) => {
+    each[n].firstChild.checked = option === now;
   });
   return group;
 }
 
 // A slider over texts, by their places.
-function slider(label, texts, place, changed) {
-  const shown = make("output", {}, texts[place] ?? "");
+function slider(label, texts, index, changed) {
+  const shown = make("output", {}, texts[index] ?? "");
   const input = make("input", {
-    type: "range", min: 0, max: texts.length - 1, step: 1, value: place, "aria-label": label,
+    type: "range", min: 0, max: texts.length - 1, step: 1, value: index, "aria-label": label,
   });
   const tell = (now) => {
     shown.textContent = texts[now] ?? "";
     input.setAttribute("aria-valuetext", texts[now] ?? "");
   };
-  tell(place);
+  tell(index);
   input.oninput = () => {
     tell(Number(input.value));
     changed(Number(input.value));
@@ -58,8 +58,8 @@ function slider(label, texts, place, changed) {
 
 // A list of which one is chosen: options are [[value, text], ..].
 function choice(label, options, value, changed) {
-  const list = make("select", { "aria-label": label }, ...options.map(([own, text]) => {
-    return make("option", { value: own, selected: own === value }, text);
+  const list = make("select", { "aria-label": label }, ...options.map(([option, text]) => {
+    return make("option", { value: option, selected: option === value }, text);
   }));
   list.onchange = () => changed(list.value);
   const whole = make("label", { className: "choice" }, make("span", {}, label), list);
@@ -88,8 +88,8 @@ function button(text, pressed) {
 
 // A table: heads, rows of texts (or elements); the first column names the row.
 function table(heads, rows) {
-  const line = (cells) => make("tr", {}, ...cells.map((one, place) => make(place ? "td" : "th", {}, one)));
-  const top = make("tr", {}, ...heads.map((one) => make("th", { scope: "col" }, one)));
+  const line = (cells) => make("tr", {}, ...cells.map((cell, column) => make(column ? "td" : "th", {}, cell)));
+  const top = make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)));
   const body = make("tbody", {}, ...rows.map(line));
   const whole = make("table", {}, make("thead", {}, top), body);
   return make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Table" }, whole);

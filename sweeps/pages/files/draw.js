@@ -15,13 +15,13 @@ function isDark() {
   return !PRINTING && matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-function lineColour(place) {
-  const own = isDark() ? COLOURS.dark : COLOURS.light;
-  return own[place % own.length];
+function lineColour(index) {
+  const colours = isDark() ? COLOURS.dark : COLOURS.light;
+  return colours[index % colours.length];
 }
 
-function areaColour(place) {
-  return COLOURS.areas[place % COLOURS.areas.length];
+function areaColour(index) {
+  return COLOURS.areas[index % COLOURS.areas.length];
 }
 
 // A colour of the scale for numbers, from 0 to 1.
@@ -29,7 +29,7 @@ function shade(share) {
   const last = COLOURS.shades.length - 1;
   const at = Math.min(Math.max(share, 0), 1) * last;
   const low = Math.min(Math.floor(at), last - 1);
-  const part = (place, n) => parseInt(COLOURS.shades[place].slice(1 + 2 * n, 3 + 2 * n), 16);
+  const part = (index, n) => parseInt(COLOURS.shades[index].slice(1 + 2 * n, 3 + 2 * n), 16);
   const mixed = [0, 1, 2].map((n) => part(low, n) + (at - low) * (part(low + 1, n) - part(low, n)));
   return `rgb(${mixed.map(Math.round).join(",")})`;
 }
@@ -80,7 +80,7 @@ function makeFrame(host, asked) {
   const top = asked.top ?? 28 + LINE * (words.length > 1);
   const inner = height - top - 44 - LINE * (below.length - 1);
   const y = asked.y ? asked.y(inner) : null;
-  const names = y ? Math.max(...y.ticks.map((one) => textWidth(one.text)), 0) + 12 : 0;
+  const names = y ? Math.max(...y.ticks.map((tick) => textWidth(tick.text)), 0) + 12 : 0;
   const left = asked.left ?? Math.max(names, 28);
   const width = outer - left - (asked.right || 14);
   const x = asked.x(width);
@@ -155,13 +155,11 @@ function drawAxes({ svg, ctx, left, top, width, height, x, y, px, py, outer, wor
 }
 
 // Lines: { x, y: as `axisOf` asks (x may be { texts, label }: names), series: [{ label, points:
-// [[x, y], ..], colour (place), dash (place), dots }], cursor (an x), limits: [{ value, label }],
-// marks: [{ x, y, label }] (where the best line changes), more (whether the best is above), bare
-// (no names), height }
+// [[x, y], ..], colour (place) }], cursor (an x), limits: [{ value, label }], height }
 function drawLines(host, asked) {
-  const wide = !asked.bare && widthOf(host) >= 560 && asked.series.length > 1 && asked.series.length <= 7;
+  const wide = widthOf(host) >= 560 && asked.series.length > 1 && asked.series.length <= 7;
   // Names at lines' ends are bold.
-  const longest = wide ? 1.1 * Math.max(...asked.series.map((one) => textWidth(one.label))) : 0;
+  const longest = wide ? 1.1 * Math.max(...asked.series.map((line) => textWidth(line.label))) : 0;
   const named = wide && longest <= 0.3 * widthOf(host);
   const frame = makeFrame(host, {
     x: (pixels) => (asked.x.texts ? bandAxis(asked.x.texts, asked.x.label, pixels)
@@ -172,27 +170,27 @@ function drawLines(host, asked) {
   });
   const { px, py } = frame;
   const ends = [];
-  frame.clip((ctx) => asked.series.forEach((one, place) => {
-    const colour = lineColour(one.colour ?? place);
+  frame.clip((ctx) => asked.series.forEach((line, index) => {
+    const colour = lineColour(line.colour ?? index);
     ctx.strokeStyle = colour;
     ctx.fillStyle = colour;
     ctx.lineWidth = 2;
     // Of lines that lie on one another the later ones are dashed, so that each is seen.
-    const under = one.dots ? 0 : asked.series.slice(0, place).filter((other) => isOn(one.points, other.points)).length;
-    ctx.setLineDash(under ? [8, 8 * under] : DASHES[Math.floor(place / 6) % DASHES.length]);
+    const under = asked.series.slice(0, index).filter((other) => isOn(line.points, other.points)).length;
+    ctx.setLineDash(under ? [8, 8 * under] : DASHES[Math.floor(index / 6) % DASHES.length]);
     ctx.beginPath();
     let joined = false;
-    for (const [x, y] of asked.marks && asked.marks.length ? refined(one.points) : one.points) {
+    for (const [x, y] of line.points) {
       const there = Number.isFinite(y) && (y > 0 || !frame.y.log);
       if (there && joined) ctx.lineTo(px(x), py(y));
       else if (there) ctx.moveTo(px(x), py(y));
       joined = there;
-      if (there) ends[place] = [px(x), py(y)];
+      if (there) ends[index] = [px(x), py(y)];
     }
     // Between names there is nothing.
-    if (!one.dots && !asked.x.texts) ctx.stroke();
+    if (!asked.x.texts) ctx.stroke();
     ctx.setLineDash([]);
-    if (!under) for (const [x, y] of one.points.length <= 60 || one.dots || asked.x.texts ? one.points : []) {
+    if (!under) for (const [x, y] of line.points.length <= 60 || asked.x.texts ? line.points : []) {
       if (Number.isFinite(y)) disc(ctx, px(x), py(y), 3);
     }
   }));
@@ -202,11 +200,10 @@ function drawLines(host, asked) {
     const line = { x1: at, x2: at, y1: frame.top, y2: frame.top + frame.height, class: "cursor" };
     frame.svg.append(shape("line", line));
   }
-  markChanges(frame, asked.marks || [], asked.more);
   if (named) nameEnds(frame, asked.series, ends);
-  else if (asked.series.length > 1 && !asked.bare) {
-    host.append(legend(asked.series.map((one, place) => {
-      return { label: one.label, colour: lineColour(one.colour ?? place), line: true };
+  else if (asked.series.length > 1) {
+    host.append(legend(asked.series.map((line, index) => {
+      return { label: line.label, colour: lineColour(line.colour ?? index), line: true };
     })));
   }
   return frame;
@@ -216,36 +213,6 @@ function drawLines(host, asked) {
 function isOn(points, others) {
   const along = new Map(others);
   return points.every(([x, y]) => Object.is(y, along.get(x)) || Math.abs(y / along.get(x) - 1) < 0.003);
-}
-
-// Points of a line with others between far ones, where it is affine: so crossovers lie on it.
-function refined(points) {
-  return points.flatMap(([x, y], n) => {
-    const [left, low] = n ? points[n - 1] : [NaN, NaN];
-    const count = left > 0 ? Math.max(Math.ceil(Math.log(x / left) / Math.log(1.3)), 1) : 1;
-    const between = Number.isFinite(low) && Number.isFinite(y) && count > 1;
-    const steps = between ? [...Array(count - 1).keys()].map((k) => left * (x / left) ** ((k + 1) / count)) : [];
-    return [...steps.map((at) => [at, low + ((at - left) / (x - left)) * (y - low)]), [x, y]];
-  });
-}
-
-const CHANGES = 6;
-const NAMEABLE = 2500;
-
-// Rings where the best line changes, each with where that is: clear of the others' words.
-function markChanges(frame, marks, above) {
-  const boxes = [];
-  const { left, width } = frame;
-  for (const { x, y, label } of marks.slice(0, CHANGES)) {
-    const [px, py] = [frame.px(x), frame.py(y)];
-    if (!Number.isFinite(py)) continue;
-    frame.svg.append(shape("circle", { cx: px, cy: py, r: 5, class: "change" }));
-    const half = textWidth(label) / 2 + 3;
-    const at = Math.min(Math.max(px, left + half), left + width - half);
-    const tries = [0, 1, 2, 3, 4].flatMap((n) => [20 + 16 * n, -12 - 16 * n]).map((up) => [at, py + (above ? -up : up)]);
-    const free = freePlace(frame, boxes, tries, half);
-    if (free) frame.svg.append(shape("text", { x: at, y: free[1], "text-anchor": "middle", class: "change" }, label));
-  }
 }
 
 // The first of some places where a text of some half a width meets no other, and is in the panel.
@@ -258,7 +225,7 @@ function freePlace({ left, top, width, height }, boxes, tries, half) {
 
 // Names lines at their ends, moved apart.
 function nameEnds(frame, series, ends) {
-  const placed = series.map((one, place) => ({ one, place, end: ends[place] }))
+  const placed = series.map((line, index) => ({ line, index, end: ends[index] }))
     .filter(({ end }) => end).sort((a, b) => a.end[1] - b.end[1]);
   let free = frame.top + 4;
   placed.forEach((each) => {
@@ -270,11 +237,11 @@ function nameEnds(frame, series, ends) {
     each.at = Math.min(each.at, low);
     low = each.at - 15;
   }
-  for (const { one, place, at } of placed) {
+  for (const { line, index, at } of placed) {
     const x = frame.left + frame.width + 8;
     const stroke = shape("path", { d: `M${x} ${at - 4}h8`, "stroke-width": 3 });
-    stroke.style.stroke = lineColour(one.colour ?? place);
-    frame.svg.append(stroke, shape("text", { x: x + 12, y: at, class: "name" }, one.label));
+    stroke.style.stroke = lineColour(line.colour ?? index);
+    frame.svg.append(stroke, shape("text", { x: x + 12, y: at, class: "name" }, line.label));
   }
 }
 
@@ -293,9 +260,9 @@ function drawLimits(frame, limits) {
       : { x1: left, x2: left + width, y1: at, y2: at };
     frame.svg.append(shape("line", { ...line, class: "limit" }));
     const flipped = upright && at + textWidth(label) + 8 > left + width;
-    const place = upright ? { x: at + (flipped ? -5 : 5), y: above ? top - 5 : top + 10 } : { x: left + 6, y: at - 5 };
+    const corner = upright ? { x: at + (flipped ? -5 : 5), y: above ? top - 5 : top + 10 } : { x: left + 6, y: at - 5 };
     const anchor = flipped ? "end" : "start";
-    frame.svg.append(shape("text", { ...place, class: "note", "text-anchor": anchor }, label));
+    frame.svg.append(shape("text", { ...corner, class: "note", "text-anchor": anchor }, label));
   }
 }
 
@@ -334,39 +301,39 @@ function drawPoints(host, asked) {
     ctx.strokeStyle = isDark() ? "#ff8a5c" : "#C23B00";
     ctx.lineWidth = 1.5;
     ctx.beginPath();
-    front.forEach((n, place) => {
-      if (place) ctx.lineTo(px(xs[n]), py(ys[front[place - 1]]));
+    front.forEach((n, rank) => {
+      if (rank) ctx.lineTo(px(xs[n]), py(ys[front[rank - 1]]));
       ctx.lineTo(px(xs[n]), py(ys[n]));
     });
     ctx.stroke();
   });
   drawLimits(frame, asked.limits || []);
   const boxes = [];
-  asked.order?.forEach((n, place) => {
+  asked.order?.forEach((n, rank) => {
     const spots = [[0, -9], [10, 4], [-10, 4], [0, 19], [12, -8], [-12, -8], [12, 16], [-12, 16]];
     const [x, y] = [px(xs[n]), py(ys[n])];
     const free = freePlace(frame, boxes, spots.map(([right, down]) => [x + right, y + down]), 6);
-    if (free) frame.svg.append(shape("text", { x: free[0], y: free[1], "text-anchor": "middle", class: "rank" }, place + 1));
+    if (free) frame.svg.append(shape("text", { x: free[0], y: free[1], "text-anchor": "middle", class: "rank" }, rank + 1));
   });
   return frame;
 }
 
 // A map: { x, y: { texts, label } or as `axisOf` asks with sorted values, colour(column, row) ->
 // a colour or null (a hole), kind(column, row) -> a number by which areas are told apart (null: none),
-// word(kind) -> its name, height, cursor: [column, row] }
+// height, cursor: [column, row] }
 function drawMap(host, asked) {
-  const axis = (one, pixels, upright) => {
-    if (one.texts) return bandAxis(one.texts, one.label, pixels, upright);
-    return axisOf({ ...one, log: isLog(one), ends: rims(one) }, pixels, upright);
+  const axis = (side, pixels, upright) => {
+    if (side.texts) return bandAxis(side.texts, side.label, pixels, upright);
+    return axisOf({ ...side, log: isLog(side), ends: rims(side) }, pixels, upright);
   };
   const frame = makeFrame(host, {
     x: (pixels) => axis(asked.x, pixels, false),
     y: (pixels) => axis(asked.y, pixels, true),
     height: asked.height,
   });
-  const bounds = (one, place) => one.texts
-    ? one.texts.map((_, n) => [n - 0.5, n + 0.5]).map((both) => both.map(place))
-    : edges(one).map((both) => both.map(place));
+  const bounds = (side, pixel) => side.texts
+    ? side.texts.map((_, n) => [n - 0.5, n + 0.5]).map((both) => both.map(pixel))
+    : edges(side).map((both) => both.map(pixel));
   const across = bounds(asked.x, frame.px);
   const upward = bounds(asked.y, frame.py);
   const box = ([a, b], [c, d]) => [Math.min(a, b), Math.min(c, d), Math.abs(b - a), Math.abs(d - c)];
@@ -390,7 +357,7 @@ function drawMap(host, asked) {
   return frame;
 }
 
-// Lines between areas of one kind, and the names of large ones in their midst.
+// Lines between areas of one kind.
 function markAreas(frame, asked, across, upward) {
   const [columns, rows] = [across.length, upward.length];
   const kind = (n, m) => (n < columns && m < rows ? asked.kind(n, m) : NaN);
@@ -414,60 +381,35 @@ function markAreas(frame, asked, across, upward) {
     }
     ctx.stroke();
   });
-  if (columns * rows > NAMEABLE) return;
-  // The largest rectangle of one kind that its name fits into, grown from each cell.
-  const best = new Map();
-  for (let n = 0; n < columns; n += 1) {
-    for (let m = 0; m < rows; m += 1) {
-      const own = kind(n, m);
-      if (Number.isNaN(own)) continue;
-      let [end, least] = [n, Infinity];
-      for (let high = m; high < rows && Object.is(kind(n, high), own); high += 1) {
-        for (end = n; end + 1 < columns && end < least && Object.is(kind(end + 1, high), own);) end += 1;
-        least = Math.min(least, end);
-        const size = [Math.abs(across[least][1] - across[n][0]), Math.abs(upward[high][1] - upward[m][0])];
-        if (!(best.get(own)?.area >= size[0] * size[1])) {
-          const middle = [(across[n][0] + across[least][1]) / 2, (upward[m][0] + upward[high][1]) / 2];
-          best.set(own, { area: size[0] * size[1], size, middle });
-        }
-      }
-    }
-  }
-  for (const [own, { size, middle }] of best) {
-    const text = asked.word(own);
-    if (textWidth(text, 13) + 12 > size[0] || size[1] < 20) continue;
-    const at = { x: middle[0], y: middle[1] + 4, "text-anchor": "middle", class: "area" };
-    frame.svg.append(shape("text", at, text));
-  }
 }
 
-function isLog(one) {
-  if (one.log === true || one.log === false) return one.log && one.values[0] > 0;
-  return one.values[0] > 0 && one.values[one.values.length - 1] / one.values[0] >= 4;
+function isLog(side) {
+  if (side.log === true || side.log === false) return side.log && side.values[0] > 0;
+  return side.values[0] > 0 && side.values[side.values.length - 1] / side.values[0] >= 4;
 }
 
 // The two edges of each value's cell: half way to its neighbours.
-function edges(one) {
-  const values = one.values;
-  const [turn, back] = isLog(one) ? [Math.log, Math.exp] : [(v) => v, (v) => v];
+function edges(side) {
+  const values = side.values;
+  const [turn, back] = isLog(side) ? [Math.log, Math.exp] : [(v) => v, (v) => v];
   const places = values.map(turn);
   const gap = (n) => (places[n + 1] - places[n]) / 2;
-  return places.map((place, n) => {
+  return places.map((centre, n) => {
     const before = n > 0 ? gap(n - 1) : places.length > 1 ? gap(0) : 0.5;
     const after = n < places.length - 1 ? gap(n) : before;
-    return [back(place - before), back(place + after)];
+    return [back(centre - before), back(centre + after)];
   });
 }
 
-function rims(one) {
-  const all = edges(one);
+function rims(side) {
+  const all = edges(side);
   return [all[0][0], all[all.length - 1][1]];
 }
 
 // Parts of which those below zero are taken off the next, as the figures have them; else what is
 // stacked would be more than the whole.
 function folded(values) {
-  const left = values.map((one) => one || 0);
+  const left = values.map((value) => value || 0);
   for (const step of [1, -1]) {
     for (let n = step > 0 ? 0 : left.length - 1; left[n + step] !== undefined; n += step) {
       left[n + step] += Math.min(left[n], 0);
@@ -487,14 +429,14 @@ function belowText(rows, labels) {
 // units, label, percent, multiple, limits, chosen (a row) }.  A part below zero isn't drawn.
 function drawBars(host, asked) {
   const narrow = widthOf(host) < 560;
-  const longest = Math.max(0, ...asked.rows.map((one) => textWidth(one.name)));
+  const longest = Math.max(0, ...asked.rows.map((row) => textWidth(row.name)));
   const left = narrow ? 4 : Math.min(longest + 14, 0.42 * widthOf(host));
   const step = narrow ? 44 : 28;
-  const total = (row) => row.values.reduce((sum, one) => sum + Math.max(one, 0), 0);
-  const marks = (asked.limits || []).map((one) => one.value);
+  const total = (row) => row.values.reduce((sum, value) => sum + Math.max(value, 0), 0);
+  const marks = (asked.limits || []).map((limit) => limit.value);
   const ends = asked.rows.flatMap((row) => row.ends || []);
   const values = [...asked.rows.map(total), ...marks, ...ends, 0].filter(Number.isFinite);
-  const beside = Math.max(0, ...asked.rows.map((one) => textWidth(one.text || ""))) + 14;
+  const beside = Math.max(0, ...asked.rows.map((row) => textWidth(row.text || ""))) + 14;
   const frame = makeFrame(host, {
     x: (pixels) => axisOf({ ...asked, values, log: false }, pixels),
     left,
@@ -506,9 +448,9 @@ function drawBars(host, asked) {
   frame.rows = asked.rows.map((row, n) => {
     const top = frame.top + n * step + (narrow ? 20 : 4);
     let from = 0;
-    row.values.forEach((value, place) => {
+    row.values.forEach((value, part) => {
       if (!(value > 0)) return;
-      frame.ctx.fillStyle = asked.parts[place].colour;
+      frame.ctx.fillStyle = asked.parts[part].colour;
       const start = frame.px(from);
       frame.ctx.fillRect(start, top, Math.max(frame.px(from + value) - start, 0), 20);
       from += value;
@@ -519,18 +461,18 @@ function drawBars(host, asked) {
       from = Math.max(from, row.ends[1]);
     }
     const name = cut(row.name, narrow ? frame.outer - 8 : left - 14);
-    const place = narrow ? { x: left, y: top - 5 } : { x: left - 8, y: top + 14, "text-anchor": "end" };
-    const named = shape("text", { ...place, class: asked.chosen === n ? "now" : "" }, name);
+    const corner = narrow ? { x: left, y: top - 5 } : { x: left - 8, y: top + 14, "text-anchor": "end" };
+    const named = shape("text", { ...corner, class: asked.chosen === n ? "now" : "" }, name);
     named.append(shape("title", {}, row.name));
     // No number stands on a limit's line.
-    const beyond = marks.map((one) => frame.px(one)).filter((at) => {
+    const beyond = marks.map((value) => frame.px(value)).filter((at) => {
       return at > frame.px(from) - 2 && at < frame.px(from) + textWidth(row.text || "") + 10;
     });
     const end = { x: Math.max(frame.px(from), ...beyond) + 6, y: top + 14, class: "total" };
     frame.svg.append(named, shape("text", end, row.text || ""));
     return [top - (narrow ? 20 : 4), top - (narrow ? 20 : 4) + step];
   });
-  drawLimits(frame, (asked.limits || []).map((one) => ({ ...one, upright: true, above: true })));
+  drawLimits(frame, (asked.limits || []).map((limit) => ({ ...limit, upright: true, above: true })));
   host.append(legend(asked.parts));
   return frame;
 }
@@ -546,10 +488,10 @@ function saidOfBars({ rows, parts, label }, total) {
 
 // What colours mean: [{ label, colour, line }], as a list.
 function legend(items) {
-  return make("ul", { className: "legend" }, ...items.map((one) => {
-    const sample = make("span", { className: one.line ? "stroke" : "patch" });
-    sample.style.background = one.colour;
-    return make("li", {}, sample, one.label);
+  return make("ul", { className: "legend" }, ...items.map((item) => {
+    const sample = make("span", { className: item.line ? "stroke" : "patch" });
+    sample.style.background = item.colour;
+    return make("li", {}, sample, item.label);
   }));
 }
 
@@ -569,17 +511,17 @@ function interact(frame, marks) {
   const ring = shape("circle", { r: 8, class: "ring", visibility: "hidden" });
   svg.append(ring);
   let now = marks.now ?? -1;
-  const point = (place) => {
-    const at = place < 0 ? null : marks.at(place);
+  const point = (mark) => {
+    const at = mark < 0 ? null : marks.at(mark);
     ring.setAttribute("visibility", at ? "visible" : "hidden");
     if (at) {
       ring.setAttribute("cx", at[0]);
       ring.setAttribute("cy", at[1]);
     }
   };
-  const show = (place) => {
-    point(place);
-    marks.show(place);
+  const show = (mark) => {
+    point(mark);
+    marks.show(mark);
   };
   const where = (event) => {
     const box = svg.getBoundingClientRect();
@@ -593,8 +535,8 @@ function interact(frame, marks) {
     marks.show(-1);
   };
   svg.onclick = (event) => {
-    const place = where(event);
-    if (place >= 0) marks.choose(place);
+    const mark = where(event);
+    if (mark >= 0) marks.choose(mark);
   };
   host.onkeydown = (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

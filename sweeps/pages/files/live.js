@@ -13,11 +13,11 @@ function start(data) {
     fields[kind] = { initial: names[0], write: String, read: (text) => (names.includes(text) ? text : undefined) };
   }
   // The others begin as the picked ones have it.
-  for (const one of data.controls) {
-    fields[one.name] = {
-      initial: (state) => startOf(data, state)[one.name], write: String,
+  for (const control of data.controls) {
+    fields[control.name] = {
+      initial: (state) => startOf(data, state)[control.name], write: String,
       read: (text) => {
-        const value = text === "" ? NaN : limited(one, Number(text));
+        const value = text === "" ? NaN : limited(control, Number(text));
         return Number.isFinite(value) ? value : undefined;
       },
     };
@@ -28,7 +28,7 @@ function start(data) {
       read: (text, entry, state) => (values.includes(text) && !lackingOf(data, state, name).includes(text) ? text : undefined),
     };
   }
-  const page = { data, units: new Map(data.outputs.map((one) => [one.name, one])), title: at("title").textContent };
+  const page = { data, units: new Map(data.outputs.map((output) => [output.name, output])), title: at("title").textContent };
   page.state = makeState(fields, () => draw(page));
   document.body.classList.add("live");
   at("figure").before(at("controls"));  // The keys go through them in the order in which a phone has them
@@ -55,21 +55,20 @@ function chosenOf({ data, state }) {
 function draw(page) {
   const { data } = page;
   const chosen = chosenOf(page);
-  const found = computed(data, chosen);
+  const result = computed(data, chosen);
   const first = startOf(data, chosen);
-  const own = Object.keys(data.picks).every((kind) => !placeOf(data, chosen, kind));
-  at("title").textContent = own ? page.title : `Step time and memory of ${chosen.model} on ${chosen.hardware}`;
+  const unpicked = Object.keys(data.picks).every((kind) => !placeOf(data, chosen, kind));
+  at("title").textContent = unpicked ? page.title : `Step time and memory of ${chosen.model} on ${chosen.hardware}`;
   document.title = at("title").textContent;
-  for (const dial of page.dials) dial(chosen, own);
-  at("answer").replaceChildren(...answer(page, chosen, found));
+  for (const dial of page.dials) dial(chosen, unpicked);
+  at("answer").replaceChildren(...answer(page, chosen, result));
   const began = computed(data, first);
   const differs = changedOf(data, chosen).length > 0;
-  drawn(page, chosen, [["now", found], ...(differs && began.can ? [["at the start", began]] : [])]);
+  drawn(page, chosen, [["now", result], ...(differs && began.can ? [["at the start", began]] : [])]);
   clearTimeout(page.later);
   page.ticket = null;
   page.later = setTimeout(() => {
-    numbers(page, found, began, differs);
-    help(page, chosen, found);
+    numbers(page, result, began, differs);
     page.later = setTimeout(() => best(page, chosen), 240);
   }, 60);
 }
@@ -88,9 +87,9 @@ function drawn(page, chosen, plans) {
     }
   }
   const rows = (names, text, total, ends = []) => plans
-    .map(([name, one]) => ({
-      name, values: names.map(([part]) => one.would(part)), text: shown(page, text, one.would(total)),
-      ends: ends.map((end) => one.would(total) * (1 + one.would(end))),
+    .map(([name, plan]) => ({
+      name, values: names.map(([part]) => plan.would(part)), text: shown(page, text, plan.would(total)),
+      ends: ends.map((end) => plan.would(total) * (1 + plan.would(end))),
     }))
     .filter((row) => row.values.some((value) => value > 0));
   const { step, memory, dimensions, run } = parts;
@@ -110,9 +109,9 @@ function drawn(page, chosen, plans) {
 function best(page, chosen) {
   const ticket = (page.ticket = {});
   const { search: among } = page.data;
-  const offered = new Set(offeredOf(page.data, chosen).map((one) => one.name));
-  const host = page.found ?? (page.found = make("div", { id: "search" }));
-  at("best").append(host);
+  const offered = new Set(offeredOf(page.data, chosen).map((control) => control.name));
+  const host = make("div", { id: "search" });
+  at("best").replaceChildren(host);
   const title = (text) => make("h2", {}, text);
   search(page.data, chosen, ({ plans, tried, fine, done }) => {
     if (page.ticket !== ticket) return false;
@@ -142,13 +141,13 @@ function best(page, chosen) {
 // A plan in words; what is as everywhere is left out.
 function planText(plan, offered) {
   const words = [["tp", "tp"], ["cp", "cp"], ["pp", "pp"], ["ep", "ep"]].filter(([name]) => plan[name] > 1);
-  const found = words.map(([name, text]) => `${text} ${plan[name]}`);
-  found.push(`dp ${plan.dp}`);
-  if (plan.virtual_pipeline_size > 1) found.push(`${plan.virtual_pipeline_size} chunks`);
-  found.push(`micro-batch ${plan.micro_batch_size}`);
-  if (offered.has("zero_stage")) found.push(`ZeRO ${plan.zero_stage}`);
-  if (plan.recompute !== "none") found.push(`recompute ${plan.recompute}`);
-  return found.join(", ");
+  const phrases = words.map(([name, text]) => `${text} ${plan[name]}`);
+  phrases.push(`dp ${plan.dp}`);
+  if (plan.virtual_pipeline_size > 1) phrases.push(`${plan.virtual_pipeline_size} chunks`);
+  phrases.push(`micro-batch ${plan.micro_batch_size}`);
+  if (offered.has("zero_stage")) phrases.push(`ZeRO ${plan.zero_stage}`);
+  if (plan.recompute !== "none") phrases.push(`recompute ${plan.recompute}`);
+  return phrases.join(", ");
 }
 
 const shown = (page, name, value) => {
@@ -160,43 +159,43 @@ const shown = (page, name, value) => {
   return percent ? percentText(value) : valueText(value, units === "s-1" ? "1" : units);
 };
 
-function answer(page, chosen, found) {
-  const strong = (name, value = found.would(name)) => make("strong", {}, shown(page, name, value));
+function answer(page, chosen, result) {
+  const strong = (name, value = result.would(name)) => make("strong", {}, shown(page, name, value));
   const say = (...words) => make("p", { className: "answer" }, ...words);
-  if (!found.can) {
-    const why = found.reasons.filter((one) => one.name !== "does_not_fit");
+  if (!result.can) {
+    const why = result.reasons.filter((fault) => fault.name !== "does_not_fit");
     return [
       say(make("strong", { className: "alarm" }, "There is no such plan.")),
-      ...why.map((one) => make("p", { className: "why" }, `${one.text}.`)),
+      ...why.map((fault) => make("p", { className: "why" }, `${fault.text}.`)),
     ];
   }
-  const band = (...ends) => bandText(...ends.map((one) => found.would(one)));
-  const [peak, capacity] = [found.would("peak_memory"), valueText(chosen.memory_capacity, "byte (GB)")];
-  const verb = found.fits ? "takes" : "would take";
-  const unknown = found.status & page.data.faults.find((one) => one.name === page.data.lacks).bit;
-  const time = Number.isNaN(found.would("step_time")) && unknown ? say(
+  const band = (...ends) => bandText(...ends.map((end) => result.would(end)));
+  const [peak, capacity] = [result.would("peak_memory"), valueText(chosen.memory_capacity, "byte (GB)")];
+  const verb = result.fits ? "takes" : "would take";
+  const unknown = result.status & page.data.faults.find((fault) => fault.name === page.data.lacks).bit;
+  const time = Number.isNaN(result.would("step_time")) && unknown ? say(
     make("strong", { className: "alarm" }, "How long a step takes isn't known"), ": the machine's file lacks a figure.",
   ) : say(
     `A step ${verb} `, strong("step_time"), band("error_band_low", "error_band_high"), ": MFU ", strong("mfu"), ", ",
-    `${Math.round(found.would("tokens_per_second")).toLocaleString("en")} tokens/s on `,
-    `${found.would("world_size").toLocaleString("en")} GPUs.`,
+    `${Math.round(result.would("tokens_per_second")).toLocaleString("en")} tokens/s on `,
+    `${result.would("world_size").toLocaleString("en")} GPUs.`,
   );
-  const state = found.would("memory_state");
+  const state = result.would("memory_state");
   const verdict = Number.isNaN(state) ? [] : [": ", make("strong", { className: FITS[state] }, page.data.fit[state])];
   const fit = say("Memory ", strong("peak_memory", peak), band("memory_error_band_low", "memory_error_band_high"),
     ` of ${capacity} per GPU`, ...verdict, ".");
   const more = [];
-  const run = Number.isNaN(found.would("goodput")) ? [] : [make("p", {},
-    `MTBF ${shown(page, "mean_time_between_failures", found.would("mean_time_between_failures"))}, `,
-    `goodput ${shown(page, "goodput", found.would("goodput"))}.`)];
+  const run = Number.isNaN(result.would("goodput")) ? [] : [make("p", {},
+    `MTBF ${shown(page, "mean_time_between_failures", result.would("mean_time_between_failures"))}, `,
+    `goodput ${shown(page, "goodput", result.would("goodput"))}.`)];
   for (const [name, words] of [["step_energy", "energy per step"],
     ["cost_per_trillion_tokens", "a trillion tokens cost"], ["training_days", "the training takes"],
     ["run_days", "with failures"], ["run_cost", "and costs"]]) {
-    const value = found.would(name);
+    const value = result.would(name);
     if (!Number.isNaN(value)) more.push(`${words} ${shown(page, name, value)}`);
   }
   const said = more.length ? [make("p", {}, `${capital(more.join(", "))}.`)] : [];
-  return found.fits ? [time, fit, ...said, ...run] : [fit, time];
+  return result.fits ? [time, fit, ...said, ...run] : [fit, time];
 }
 
 // A bar for each row; only parts, [name, words, colour], that a row has are named.
@@ -209,59 +208,42 @@ function figure(id, title, rows, parts, units, limits) {
   }
   const below = belowText(rows.map((row) => row.values), parts.map(([, words]) => words));
   rows = rows.map((row) => ({ ...row, values: folded(row.values) }));
-  const some = parts.map((_, place) => rows.some((row) => row.values[place] > 0));
-  const kept = (list) => list.filter((_, place) => some[place]);
+  const some = parts.map((_, index) => rows.some((row) => row.values[index] > 0));
+  const kept = (list) => list.filter((_, index) => some[index]);
   drawBars(host, {
     rows: rows.map((row) => ({ ...row, values: kept(row.values) })), units, limits, label: title,
-    parts: kept(parts.map(([, label, colour], place) => ({ label, colour: areaColour(colour ?? place) }))),
+    parts: kept(parts.map(([, label, colour], index) => ({ label, colour: areaColour(colour ?? index) }))),
   });
   host.append(below);
 }
 
-function numbers(page, found, first, differs) {
+function numbers(page, result, first, differs) {
   const parts = new Set([...page.data.parts.step, ...page.data.parts.memory].map(([name]) => name));
   const lines = page.data.outputs.filter(({ name }) => !parts.has(name) && !["status", "left_out", "memory_state"].includes(name))
-    .filter(({ name }) => !Number.isNaN(found.would(name)) && !/^(\w+)_communication_/.test(name))
+    .filter(({ name }) => !Number.isNaN(result.would(name)) && !/^(\w+)_communication_/.test(name))
     .map(({ name, title }) => [
-      title, shown(page, name, found.would(name)),
+      title, shown(page, name, result.would(name)),
       ...(differs ? [shown(page, name, first.would(name))] : []),
     ]);
   const sent = page.data.parts.dimensions.map(([name, words]) => {
     const each = (part) => `${name}_communication_${part}`;
     return [words, ...["count", "volume", "time", "energy"].map((part) => {
-      return shown(page, each(part), found.would(each(part)));
+      return shown(page, each(part), result.would(each(part)));
     })];
   }).filter((row) => row[3] !== "–" && !row[3].startsWith("0 "));
   at("compare").replaceChildren(
     make("h2", {}, "Numbers"),
-    lines.length && found.can ? table(["", "now", ...(differs ? ["at the start"] : [])], lines) : note("None: there is no such plan."),
-    ...(sent.length && found.can ? [make("h2", {}, "Communication time, before overlap"),
+    lines.length && result.can ? table(["", "now", ...(differs ? ["at the start"] : [])], lines) : note("None: there is no such plan."),
+    ...(sent.length && result.can ? [make("h2", {}, "Communication time, before overlap"),
       table(["", "messages", "most bytes a rank sends", "time", "energy"], sent)] : []),
   );
-}
-
-function help(page, chosen, found) {
-  const ways = helping(page.data, chosen);
-  const box = at("best");
-  const kept = page.found ? [page.found] : [];
-  if (!ways.length) {
-    box.replaceChildren(...kept);
-    return;
-  }
-  const rows = ways.map(({ one, value, then }) => {
-    const take = button(`${one.title} ${value}`, () => page.state.set({ [one.name]: value }));
-    return [take, shown(page, "step_time", then.value("step_time")),
-      shown(page, "peak_memory", then.value("peak_memory"))];
-  });
-  const title = found.reasons.length ? "One change makes it possible" : "One change makes it faster";
-  box.replaceChildren(make("h2", {}, title), table(["change", "step", "memory"], rows), ...kept);
 }
 
 // Lists of the models and machines that are in the page.
 function pickers(page) {
   const { data, state } = page;
   return Object.entries(data.picks).filter(([, { names }]) => names.length > 1).map(([kind, { names }]) => {
-    const options = names.map((name) => [name, name]).sort(([one], [other]) => one.localeCompare(other, "en"));
+    const options = names.map((name) => [name, name]).sort(([first], [second]) => first.localeCompare(second, "en"));
     const element = choice(PICKED[kind], options, state[kind],
       (name) => state.set(repicked(data, chosenOf(page), kind, name)));
     at("pickers").append(element);
@@ -276,17 +258,17 @@ function controlsOf(page) {
   const dials = [];
   const narrow = window.innerWidth <= 860;
   for (const [group, title] of Object.entries(GROUPS)) {
-    const own = [...data.controls, ...data.labels].filter((one) => one.group === group);
-    if (!own.length) continue;
+    const members = [...data.controls, ...data.labels].filter((control) => control.group === group);
+    if (!members.length) continue;
     const box = make("details", { open: !narrow || group === "plan" }, make("summary", {}, make("h2", {}, title)));
     host.append(box);
-    for (const one of own) {
-      const { element, put } = dialOf(page, one);
-      const only = one.only ? `; on this network ${one.values.join(", ")}` : "";
+    for (const control of members) {
+      const { element, put } = dialOf(page, control);
+      const only = control.only ? `; on this network ${control.values.join(", ")}` : "";
       box.append(element);
       dials.push((chosen, first) => {
-        element.hidden = !offeredOf(data, chosen).includes(one);
-        element.title = `${one.meaning}${only}${first && one.origin ? ` [${one.origin}]` : ""}`;
+        element.hidden = !offeredOf(data, chosen).includes(control);
+        element.title = `${control.meaning}${only}${first && control.origin ? ` [${control.origin}]` : ""}`;
         put(chosen);
       });
     }
@@ -295,86 +277,86 @@ function controlsOf(page) {
   return dials;
 }
 
-function dialOf(page, one) {
-  if (!one.along) return listed(page, one);
-  if (one.steps) return one.values.length === 2 ? switched(page, one) : stepper(page, one);
-  return sliding(page, one);
+function dialOf(page, control) {
+  if (!control.along) return listed(page, control);
+  if (control.steps) return control.values.length === 2 ? switched(page, control) : stepper(page, control);
+  return sliding(page, control);
 }
 
-const textOf = (one, value) => (Number.isNaN(value) ? "" : givenText(value, one.units, 6));
+const textOf = (control, value) => (Number.isNaN(value) ? "" : givenText(value, control.units, 6));
 
 // A number that the reader types.
-function typed(page, one, element) {
-  const input = make("input", { type: "text", "aria-label": one.title });
+function typed(page, control, element) {
+  const input = make("input", { type: "text", "aria-label": control.title });
   input.onchange = () => {
     const text = input.value.trim();
-    const value = text ? readNumber(text, one.units) : NaN;
-    const fine = text ? value === limited(one, value) : Number.isNaN(startOf(page.data, page.state)[one.name]);
+    const value = text ? readNumber(text, control.units) : NaN;
+    const fine = text ? value === limited(control, value) : Number.isNaN(startOf(page.data, page.state)[control.name]);
     input.setAttribute("aria-invalid", !fine);
-    if (fine) page.state.set({ [one.name]: one.whole ? Math.round(value) : value });
+    if (fine) page.state.set({ [control.name]: control.whole ? Math.round(value) : value });
   };
   element.put = (value) => {
-    if (document.activeElement !== input) input.value = textOf(one, value);
+    if (document.activeElement !== input) input.value = textOf(control, value);
     input.setAttribute("aria-invalid", "false");
   };
   return input;
 }
 
-function stepper(page, one) {
+function stepper(page, control) {
   const box = {};
-  const input = typed(page, one, box);
-  const step = (up) => () => page.state.set({ [one.name]: stepped(one, page.state[one.name], up) });
+  const input = typed(page, control, box);
+  const step = (up) => () => page.state.set({ [control.name]: stepped(control, page.state[control.name], up) });
   const less = button("−", step(false));
   const more = button("+", step(true));
-  less.setAttribute("aria-label", `${one.title}: less`);
-  more.setAttribute("aria-label", `${one.title}: more`);
-  const element = make("div", { className: "stepper" }, make("span", {}, one.title), less, input, more);
+  less.setAttribute("aria-label", `${control.title}: less`);
+  more.setAttribute("aria-label", `${control.title}: more`);
+  const element = make("div", { className: "stepper" }, make("span", {}, control.title), less, input, more);
   const put = (chosen) => {
-    const value = chosen[one.name];
+    const value = chosen[control.name];
     box.put(value);
-    less.disabled = stepped(one, value, false) === value;
-    more.disabled = stepped(one, value, true) === value;
+    less.disabled = stepped(control, value, false) === value;
+    more.disabled = stepped(control, value, true) === value;
   };
   return { element, put };
 }
 
-function sliding(page, one) {
+function sliding(page, control) {
   const box = {};
-  const input = typed(page, one, box);
-  const [low, high] = one.values;
-  const [turn, back] = one.log ? [Math.log, Math.exp] : [(x) => x, (x) => x];
-  const range = make("input", { type: "range", min: 0, max: 1000, step: 1, "aria-label": one.title });
+  const input = typed(page, control, box);
+  const [low, high] = control.values;
+  const [turn, back] = control.log ? [Math.log, Math.exp] : [(x) => x, (x) => x];
+  const range = make("input", { type: "range", min: 0, max: 1000, step: 1, "aria-label": control.title });
   range.oninput = () => {
     const share = Number(range.value) / 1000;
     const value = back(turn(low) + share * (turn(high) - turn(low)));
-    const plain = one.whole ? value : Number(value.toPrecision(3));
-    page.state.set({ [one.name]: snapped(page.data, chosenOf(page), one, plain) });
+    const plain = control.whole ? value : Number(value.toPrecision(3));
+    page.state.set({ [control.name]: snapped(page.data, chosenOf(page), control, plain) });
   };
-  const element = make("div", { className: "sliding" }, make("span", {}, one.title), input, range);
+  const element = make("div", { className: "sliding" }, make("span", {}, control.title), input, range);
   const put = (chosen) => {
-    const value = chosen[one.name];
+    const value = chosen[control.name];
     box.put(value);
     const share = (turn(value) - turn(low)) / (turn(high) - turn(low));
     if (document.activeElement !== range) range.value = Number.isNaN(share) ? 0 : 1000 * share;
-    range.setAttribute("aria-valuetext", textOf(one, value));
-    for (const each of [input, range]) each.disabled = !isHeeded(page.data, chosen, one);
+    range.setAttribute("aria-valuetext", textOf(control, value));
+    for (const each of [input, range]) each.disabled = !isHeeded(page.data, chosen, control);
   };
   return { element, put };
 }
 
-function switched(page, one) {
-  const element = buttons(one.title, [[0, "off"], [1, "on"]], page.state[one.name],
-    (value) => page.state.set({ [one.name]: value }));
-  return { element, put: (chosen) => element.put(chosen[one.name]) };
+function switched(page, control) {
+  const element = buttons(control.title, [[0, "off"], [1, "on"]], page.state[control.name],
+    (value) => page.state.set({ [control.name]: value }));
+  return { element, put: (chosen) => element.put(chosen[control.name]) };
 }
 
-function listed(page, one) {
-  const element = choice(one.title, one.values.map((value) => [value, value]), one.values[0],
-    (value) => page.state.set({ [one.name]: value }));
+function listed(page, control) {
+  const element = choice(control.title, control.values.map((value) => [value, value]), control.values[0],
+    (value) => page.state.set({ [control.name]: value }));
   const put = (chosen) => {
-    const lacking = lackingOf(page.data, chosen, one.name);
+    const lacking = lackingOf(page.data, chosen, control.name);
     for (const option of element.querySelectorAll("option")) option.hidden = option.disabled = lacking.includes(option.value);
-    element.put(chosen[one.name]);
+    element.put(chosen[control.name]);
   };
   return { element, put };
 }

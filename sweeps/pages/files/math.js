@@ -32,8 +32,8 @@ function even(x) {
   return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
 }
 
-function gcd(one, other) {
-  let a = abs(Math.trunc(one));
+function gcd(first, other) {
+  let a = abs(Math.trunc(first));
   let b = abs(Math.trunc(other));
   if (!(a < Infinity && b < Infinity)) return NaN;
   while (b) [a, b] = [b, a % b];
@@ -56,8 +56,8 @@ function square_divisor(number) {
   return 1;
 }
 
-function power_sum(one, other, exponent) {
-  const [first, second] = exponent < 0 === one < other ? [one, other] : [other, one];
+function power_sum(left, right, exponent) {
+  const [first, second] = exponent < 0 === left < right ? [left, right] : [right, left];
   if (!(first > 0 && first < Infinity)) return first;
   return first * (1 + (second / first) ** exponent) ** (1 / exponent);
 }
@@ -72,61 +72,61 @@ function never_drawn(total, marked, draws) {
 // In which chunks the layers are, and of which kind: digits of base 4, 26 in a number, with places
 // ahead.
 function chunks_of_layers(chunk, ahead, numbers) {
-  const found = [];
+  const layers = [];
   numbers.forEach((number, part) => {
-    for (let [place, rest] = [26 * part, number]; rest > 0; [place, rest] = [place + 1, F(rest / 4)])
-      if (rest % 4 > 0) found.push([rest % 4, F((place + ahead) / M(chunk, 1))]);
+    for (let [index, rest] = [26 * part, number]; rest > 0; [index, rest] = [index + 1, F(rest / 4)])
+      if (rest % 4 > 0) layers.push([rest % 4, F((index + ahead) / M(chunk, 1))]);
   });
-  return found;
+  return layers;
 }
 
 function layers_of_kind(kind, index, mirrored, period, chunk, ahead, ...numbers) {
-  const layers = chunks_of_layers(chunk, ahead, numbers).filter(([one]) => one === kind || !kind);
-  const places = layers.map(([, one]) => mod(one, period));
-  const held = places.filter((one) => one === index).length;
-  const other = places.filter((one) => one === period - 1 - index).length;
+  const layers = chunks_of_layers(chunk, ahead, numbers).filter(([code]) => code === kind || !kind);
+  const places = layers.map(([, at]) => mod(at, period));
+  const held = places.filter((stage) => stage === index).length;
+  const other = places.filter((stage) => stage === period - 1 - index).length;
   return held + (mirrored > 0 ? other : 0);
 }
 
 // Stages between the ends that differ: attention and mixtures beyond the mean of layers.
 function middle_stages(pp, turned, mirrored, chunk, ahead, ...numbers) {
   const [period, layers] = [pp * (1 + turned), chunks_of_layers(chunk, ahead, numbers)];
-  const counts = (held) => [2, 3].map((kind) => held.filter((one) => one === kind).length);
+  const counts = (held) => [2, 3].map((kind) => held.filter((layer) => layer === kind).length);
   const whole = M(layers.length, 1);
   const means = counts(layers.map(([kind]) => kind)).map((count) => count / whole);
-  const found = [];
+  const stages = [];
   for (let stage = 1; stage < (turned > 0 ? pp : pp - 1); stage += 1) {
-    const own = [];
-    for (const [kind, place] of layers) {
-      const down = mod(place, period);
+    const kinds = [];
+    for (const [kind, index] of layers) {
+      const down = mod(index, period);
       const side = turned > 0 ? L(down, period - 1 - down) : down;
-      if (side === stage) own.push(kind);
-      if (mirrored > 0 && pp - 1 - side === stage) own.push(kind);
+      if (side === stage) kinds.push(kind);
+      if (mirrored > 0 && pp - 1 - side === stage) kinds.push(kind);
     }
-    const beyond = counts(own).map((count, kind) => count - own.length * means[kind]);
-    found.push([stage, ...beyond.map((one) => one / (mirrored > 0 ? 2 : 1))]);
+    const beyond = counts(kinds).map((count, kind) => count - kinds.length * means[kind]);
+    stages.push([stage, ...beyond.map((count) => count / (mirrored > 0 ? 2 : 1))]);
   }
-  return found.length ? found : [[L(M(pp - 1, 0), 1), 0, 0]];
+  return stages.length ? stages : [[L(M(pp - 1, 0), 1), 0, 0]];
 }
 
 const known_stages = remembered(middle_stages);
 
 function heaviest_stage(attention, mixture, ...cut) {
-  let [best, found] = [-Infinity, 0];
+  let [best, heaviest] = [-Infinity, 0];
   for (const [stage, attending, mixed] of known_stages(...cut)) {
     const weight = attention * attending + mixture * mixed;
-    if (weight > best) [best, found] = [weight, stage];
+    if (weight > best) [best, heaviest] = [weight, stage];
   }
-  return found;
+  return heaviest;
 }
 
 // MoE and attention layers of chunks beyond their layers' mean, as overhead/interleaved.py has it.
 function chunks_beyond_mean(period, chunk, ahead, ...numbers) {
   const counts = Array.from({ length: period }, () => [0, 0, 0, 0]);
   const whole = [0, 0, 0, 0];
-  for (const [kind, place] of chunks_of_layers(chunk, ahead, numbers))
-    for (const one of [0, kind])
-      [counts[mod(place, period)][one], whole[one]] = [counts[mod(place, period)][one] + 1, whole[one] + 1];
+  for (const [kind, index] of chunks_of_layers(chunk, ahead, numbers))
+    for (const code of [0, kind])
+      [counts[mod(index, period)][code], whole[code]] = [counts[mod(index, period)][code] + 1, whole[code] + 1];
   const [layers, mixers] = [M(whole[0], 1), M(whole[0], 1) - whole[3]];
   return counts.map(([every, , attention, moe]) => {
     const more = moe - (every * whole[3]) / layers;
@@ -143,10 +143,10 @@ function interleaved_run(pp, chunks, groups, times) {
   const [at, end] = [Array(pp).fill(0), Array(pp).fill(0)];
   const pass = (stage) => {
     const ahead = L(2 * (pp - 1 - stage) + (chunks - 1) * pp, count);
-    const [place, pairs] = [at[stage], 2 * (count - ahead)];
-    if (place < ahead) return [0, place];
-    if (place >= ahead + pairs) return [1, place - count];
-    const [turn, way] = [F((place - ahead) / 2), (place - ahead) % 2];
+    const [step, pairs] = [at[stage], 2 * (count - ahead)];
+    if (step < ahead) return [0, step];
+    if (step >= ahead + pairs) return [1, step - count];
+    const [turn, way] = [F((step - ahead) / 2), (step - ahead) % 2];
     return [way, way ? turn : turn + ahead];
   };
   const needed = (way, stage, turn) => {
@@ -169,8 +169,8 @@ function interleaved_run(pp, chunks, groups, times) {
       }
   const last = (stage, group) => done.get(key(0, stage, group * chunks * pp - 1)) ?? 0;
   const longest = end.map((_, stage) => {
-    const own = times.filter((_, chunk) => chunk % pp === stage).reduce((sum, one) => sum + one, 0);
-    return M(pp * own, groups > 1 ? last(stage, groups) - last(stage, groups - 1) : 0);
+    const total = times.filter((_, chunk) => chunk % pp === stage).reduce((sum, time) => sum + time, 0);
+    return M(pp * total, groups > 1 ? last(stage, groups) - last(stage, groups - 1) : 0);
   });
   return [M(...end), M(...longest)];
 }
@@ -186,8 +186,8 @@ function interleaved_time(count, pp, chunks, ...work) {
   const times = [forward, backward].flatMap((time, way) =>
     every.map(([more, attention], chunk) => {
       const ends = (chunk ? 0 : first) - (chunk % pp === pp - 1 ? lacking / chunks : 0);
-      const own = ends + (chunk === pp * chunks - 1 ? last : 0);
-      const even = time / chunks + (both > 0 ? own / both : 0) * time;
+      const extra = ends + (chunk === pp * chunks - 1 ? last : 0);
+      const even = time / chunks + (both > 0 ? extra / both : 0) * time;
       return M(even + more * layers[way] + attention * layers[2 + way], 0);
     }),
   );
@@ -198,26 +198,26 @@ function interleaved_time(count, pp, chunks, ...work) {
 
 // The same for all of a cluster's plans: what was asked last is known.
 function remembered(function_) {
-  let [asked, found] = [[], NaN];
+  let [asked, answer] = [[], NaN];
   return (...args) => {
-    if (args.some((one, place) => one !== asked[place])) [asked, found] = [args, function_(...args)];
-    return found;
+    if (args.some((value, index) => value !== asked[index])) [asked, answer] = [args, function_(...args)];
+    return answer;
   };
 }
 
 // Counts of a negative binomial law added up, to a count or a share: the count, all so far, and the
 // logarithm of the last.
 function summed(mean, spread, last, wanted) {
-  let own = spread > 0 ? -log1p(spread * mean) / spread : -mean;
-  let [count, total] = [0, exp(own)];
-  if (!(total < wanted && last > 0 && mean > 0)) return [count, total, own];
+  let logged = spread > 0 ? -log1p(spread * mean) / spread : -mean;
+  let [count, total] = [0, exp(logged)];
+  if (!(total < wanted && last > 0 && mean > 0)) return [count, total, logged];
   const step = log(mean / (1 + spread * mean));
   do {
-    own += step + log((1 + spread * count) / (count + 1));
-    total = L(total + exp(own), 1);
+    logged += step + log((1 + spread * count) / (count + 1));
+    total = L(total + exp(logged), 1);
     count += 1;
-  } while (!(total >= wanted || count >= last || (exp(own) <= 0 && count > mean)));
-  return [count, total, own];
+  } while (!(total >= wanted || count >= last || (exp(logged) <= 0 && count > mean)));
+  return [count, total, logged];
 }
 
 const isFar = (mean, spread) => mean + 40 * (1 + spread * mean) > 4e5;
@@ -240,10 +240,10 @@ let NODES = null;
 // Of counts too many to be added up, the share above one, as parts of a beta function.
 function farTail(count, mean, spread) {
   NODES = NODES || legendre();
-  const one = 1 / M(spread, 1e-9 / mean);
+  const shape = 1 / M(spread, 1e-9 / mean);
   const other = count + 1;
-  const [left, right] = [one / (one + other), other / (one + other)];
-  const scale = L(sqrt(1 / one + 1 / other), 1);
+  const [left, right] = [shape / (shape + other), other / (shape + other)];
+  const scale = L(sqrt(1 / shape + 1 / other), 1);
   const split = log(other / mean);
   const steps = [0, ...[...Array(18).keys()].map((n) => 2 ** n)];
   const edges = [...steps.slice(1).reverse().map((edge) => -edge), ...steps].map((edge) => scale * edge);
@@ -251,7 +251,7 @@ function farTail(count, mean, spread) {
     const half = (high - low) / 2;
     return NODES.reduce((sum, [node, weight]) => {
       const at = low + half * (1 + node);
-      const density = exp(-(one * log1p(right * expm1(-at)) + other * log1p(left * expm1(at))));
+      const density = exp(-(shape * log1p(right * expm1(-at)) + other * log1p(left * expm1(at))));
       return sum + (density < Infinity ? half * weight * density : 0);
     }, 0);
   };

@@ -2,7 +2,6 @@
 
 const SEARCHED = ["tp", "cp", "pp", "ep", "dp", "virtual_pipeline_size", "micro_batch_size", "zero_stage", "sequence_parallel",
   "schedule", "recompute"];
-const HELPING = 6;
 const STARTS = new Map();
 
 // The place of the picked model or machine among those of the page.
@@ -15,8 +14,8 @@ function numbersOf(data, chosen) {
   const number = (value) => Number(value ?? NaN);
   const numbers = new Map(data.inputs.map(([name, value]) => [name, number(value)]));
   for (const [kind, { columns }] of Object.entries(data.picks)) {
-    const place = placeOf(data, chosen, kind);
-    for (const [name, column] of Object.entries(columns)) numbers.set(name, number(column[place]));
+    const index = placeOf(data, chosen, kind);
+    for (const [name, column] of Object.entries(columns)) numbers.set(name, number(column[index]));
   }
   return numbers;
 }
@@ -26,12 +25,12 @@ function startOf(data, chosen = {}) {
   const pair = Object.keys(data.picks).map((kind) => placeOf(data, chosen, kind)).join();
   if (STARTS.has(pair)) return { ...STARTS.get(pair) };
   const numbers = numbersOf(data, chosen);
-  const found = {};
-  for (const [kind, { names }] of Object.entries(data.picks)) found[kind] = names[placeOf(data, chosen, kind)];
-  for (const { name } of data.controls) found[name] = numbers.get(name) ?? NaN;
-  for (const { name, values } of data.labels) found[name] = values[numbers.get(name)];
-  STARTS.set(pair, found);
-  return { ...found };
+  const start = {};
+  for (const [kind, { names }] of Object.entries(data.picks)) start[kind] = names[placeOf(data, chosen, kind)];
+  for (const { name } of data.controls) start[name] = numbers.get(name) ?? NaN;
+  for (const { name, values } of data.labels) start[name] = values[numbers.get(name)];
+  STARTS.set(pair, start);
+  return { ...start };
 }
 
 // The controls and labels that the picked model has: without experts none of theirs.
@@ -48,10 +47,10 @@ function lackingOf(data, chosen, name) {
 // What is chosen once another model or machine is picked: what was set stays, all else is its own.
 function repicked(data, chosen, kind, name) {
   const next = { ...chosen, [kind]: name };
-  const known = new Set(offeredOf(data, next).map((one) => one.name));
+  const known = new Set(offeredOf(data, next).map((control) => control.name));
   const kept = changedOf(data, chosen)
-    .filter((one) => known.has(one.name) && !lackingOf(data, next, one.name).includes(chosen[one.name]));
-  return { ...startOf(data, next), ...Object.fromEntries(kept.map((one) => [one.name, chosen[one.name]])) };
+    .filter((control) => known.has(control.name) && !lackingOf(data, next, control.name).includes(chosen[control.name]));
+  return { ...startOf(data, next), ...Object.fromEntries(kept.map((control) => [control.name, chosen[control.name]])) };
 }
 
 // Whether a control counts: a share that hides doesn't where a mechanism says what does.
@@ -62,30 +61,30 @@ function isHeeded(data, chosen, control) {
 // What differs from the start, as the names of controls and labels.
 function changedOf(data, chosen) {
   const first = startOf(data, chosen);
-  return offeredOf(data, chosen).filter((one) => {
-    const same = Object.is(chosen[one.name], first[one.name]);
-    return !same && (one.values.includes(chosen[one.name]) || isHeeded(data, chosen, one));
+  return offeredOf(data, chosen).filter((control) => {
+    const same = Object.is(chosen[control.name], first[control.name]);
+    return !same && (control.values.includes(chosen[control.name]) || isHeeded(data, chosen, control));
   });
 }
 
 // The numbers that formulas take: what is set brings along what follows from it.
 function inputsOf(data, chosen) {
   const numbers = numbersOf(data, chosen);
-  for (const one of changedOf(data, chosen)) {
-    if (!one.along) {
-      numbers.set(one.name, one.values.indexOf(chosen[one.name]));
-      if (one.settles) numbers.set(data.unknown, numbers.get(data.unknown) - 1);
+  for (const control of changedOf(data, chosen)) {
+    if (!control.along) {
+      numbers.set(control.name, control.values.indexOf(chosen[control.name]));
+      if (control.settles) numbers.set(data.unknown, numbers.get(data.unknown) - 1);
       continue;
     }
-    const value = chosen[one.name];
-    numbers.set(one.name, value);
-    for (const [name, own] of Object.entries(one.along)) numbers.set(name, own ?? value);
+    const value = chosen[control.name];
+    numbers.set(control.name, value);
+    for (const [name, number] of Object.entries(control.along)) numbers.set(name, number ?? value);
   }
   const domain = data.picks.hardware.domains[placeOf(data, chosen, "hardware")];
   if (domain) {
     // A job takes the most GPUs of each domain that divide its own.
     const { most, shares, degrees } = domain;
-    const gpus = Object.entries(degrees).reduce((all, [name, own]) => all * (chosen[name] ?? own), 1);
+    const gpus = Object.entries(degrees).reduce((all, [name, degree]) => all * (chosen[name] ?? degree), 1);
     let taken = Math.min(most, Math.max(Math.floor(gpus), 1));
     while (taken > 1 && gpus % taken !== 0) taken -= 1;
     for (const [name, share] of Object.entries(shares)) numbers.set(name, share * taken);
@@ -96,19 +95,19 @@ function inputsOf(data, chosen) {
 // Everything that follows from what is chosen: value(name), NaN where it isn't; would(name), also
 // of a plan that doesn't fit; reasons why the plan can't be.
 function computed(data, chosen) {
-  const found = new Float64Array(data.outputs.length);
-  program(inputsOf(data, chosen), found);
-  const places = new Map(data.outputs.map((one, place) => [one.name, place]));
-  const status = found[places.get("status")];
-  const reasons = data.faults.filter((one) => status & one.bit && !one.note);
-  const fit = data.faults.find((one) => one.name === "does_not_fit").bit;
+  const outputs = new Float64Array(data.outputs.length);
+  program(inputsOf(data, chosen), outputs);
+  const places = new Map(data.outputs.map((output, index) => [output.name, index]));
+  const status = outputs[places.get("status")];
+  const reasons = data.faults.filter((fault) => status & fault.bit && !fault.note);
+  const fit = data.faults.find((fault) => fault.name === "does_not_fit").bit;
   const masked = (name, bits) => {
-    const place = places.get(name);
-    if (place === undefined) return NaN;
-    return bits & data.outputs[place].mask ? NaN : found[place];
+    const index = places.get(name);
+    if (index === undefined) return NaN;
+    return bits & data.outputs[index].mask ? NaN : outputs[index];
   };
   return {
-    status, reasons, fits: !(status & fit), can: reasons.every((one) => one.bit === fit),
+    status, reasons, fits: !(status & fit), can: reasons.every((fault) => fault.bit === fit),
     value: (name) => masked(name, status), would: (name) => masked(name, status & ~fit),
   };
 }
@@ -116,53 +115,28 @@ function computed(data, chosen) {
 // What a control's number can be nearest to a number: whole, and a batch one that divides.
 function snapped(data, chosen, control, value) {
   if (!control.whole || Number.isNaN(value)) return value;
-  const one = (name) => chosen[name] ?? 1;
+  const degree = (name) => chosen[name] ?? 1;
   let step = 1;
   if (control.name === "sequence_length") step = value >= 4096 ? 1024 : 256;
   if (control.name === "global_batch_size" || control.name === "tokens_per_step") {
-    const dp = "dp" in chosen ? chosen.dp : one("world_size") / (one("tp") * one("cp") * one("pp"));
-    step = Math.max(Math.floor(dp), 1) * one("micro_batch_size");
-    if (control.name === "tokens_per_step") step *= one("sequence_length");
+    const dp = "dp" in chosen ? chosen.dp : degree("world_size") / (degree("tp") * degree("cp") * degree("pp"));
+    step = Math.max(Math.floor(dp), 1) * degree("micro_batch_size");
+    if (control.name === "tokens_per_step") step *= degree("sequence_length");
   }
   return Math.max(Math.round(value / step), 1) * step;
 }
 
 // The next value of a control that goes in steps.
 function stepped(control, value, up) {
-  const further = control.values.filter((one) => (up ? one > value : one < value));
+  const further = control.values.filter((step) => (up ? step > value : step < value));
   if (!further.length) return value;
   return up ? Math.min(...further) : Math.max(...further);
-}
-
-// Single changes that make a plan faster, or possible, the best first.
-function helping(data, chosen) {
-  const now = computed(data, chosen);
-  const limit = now.reasons.length ? Infinity : now.value("step_time");
-  const found = [];
-  const add = (one, value) => {
-    const then = computed(data, { ...chosen, [one.name]: value });
-    const time = then.reasons.length ? NaN : then.value("step_time");
-    if (time < limit * 0.998) found.push({ one, value, then, time });
-  };
-  const offered = offeredOf(data, chosen);
-  for (const one of offered.filter((each) => each.along && each.group === "plan")) {
-    if (one.name === "world_size") continue;
-    for (const up of [true, false]) {
-      const value = stepped(one, chosen[one.name], up);
-      if (value !== chosen[one.name]) add(one, value);
-    }
-  }
-  for (const one of offered.filter((each) => !each.along)) {
-    const lacking = ["forward_only", ...lackingOf(data, chosen, one.name)];
-    for (const value of one.values) if (value !== chosen[one.name] && !lacking.includes(value)) add(one, value);
-  }
-  return found.sort((a, b) => a.time - b.time).slice(0, HELPING);
 }
 
 // Plans of as many GPUs, one after another: the splits, and what is chosen beside them.
 function* candidates(data, chosen) {
   const { search } = data;
-  const offered = new Map(offeredOf(data, chosen).map((one) => [one.name, one]));
+  const offered = new Map(offeredOf(data, chosen).map((control) => [control.name, control]));
   const numbers = numbersOf(data, chosen);
   const [layers, heads] = ["layers", "heads"].map((name) => numbers.get(name) ?? search[name] ?? Infinity);
   const stepsOf = (name) => offered.get(name)?.values ?? [1];
@@ -196,30 +170,30 @@ function searching(data, chosen) {
   const first = startOf(data, chosen);
   const names = data.inputs.map(([name]) => name);
   const unknown = names.indexOf(data.unknown);
-  const searched = new Map(offeredOf(data, chosen).map((one) => [one.name, one]));
+  const searched = new Map(offeredOf(data, chosen).map((control) => [control.name, control]));
   const base = inputsOf(data, { ...chosen, ...Object.fromEntries(
     SEARCHED.filter((name) => searched.has(name)).map((name) => [name, first[name]])) });
   const dials = SEARCHED.filter((name) => searched.has(name)).map((name) => {
-    const one = searched.get(name);
-    const along = Object.entries(one.along ?? {}).map(([other, own]) => [names.indexOf(other), own]);
-    return { name, one, place: names.indexOf(name), along };
+    const control = searched.get(name);
+    const along = Object.entries(control.along ?? {}).map(([other, number]) => [names.indexOf(other), number]);
+    return { name, control, index: names.indexOf(name), along };
   });
-  const places = new Map(data.outputs.map(({ name }, place) => [name, place]));
+  const places = new Map(data.outputs.map(({ name }, index) => [name, index]));
   const [time, memory] = [places.get("step_time"), places.get("peak_memory")];
   const [status, left] = [places.get("status"), places.get("left_out")];
   const { mask } = data.outputs[time];
-  const [numbers, found] = [new Float64Array(base.length), new Float64Array(places.size)];
+  const [numbers, outputs] = [new Float64Array(base.length), new Float64Array(places.size)];
   return (plan) => {
     numbers.set(base);
-    for (const { name, one, place, along } of dials) {
+    for (const { name, control, index, along } of dials) {
       const value = plan[name];
       if (value === first[name]) continue;
-      numbers[place] = one.along ? value : one.values.indexOf(value);
-      if (one.settles) numbers[unknown] -= 1;
-      for (const [other, own] of along) numbers[other] = own ?? value;
+      numbers[index] = control.along ? value : control.values.indexOf(value);
+      if (control.settles) numbers[unknown] -= 1;
+      for (const [other, number] of along) numbers[other] = number ?? value;
     }
-    program(numbers, found);
-    return found[status] & mask || found[left] ? null : [found[time], found[memory]];
+    program(numbers, outputs);
+    return outputs[status] & mask || outputs[left] ? null : [outputs[time], outputs[memory]];
   };
 }
 
@@ -235,12 +209,12 @@ function search(data, chosen, told, slice = 12, later = setTimeout) {
     let next = left.next();
     for (; !next.done; next = left.next()) {
       const plan = next.value;
-      const found = compute(plan);
+      const result = compute(plan);
       tried += 1;
-      if (found) {
+      if (result) {
         fine += 1;
         const split = `${plan.tp},${plan.cp},${plan.pp},${plan.ep}`;
-        if (!(best.get(split)?.time <= found[0])) best.set(split, { plan, time: found[0], memory: found[1] });
+        if (!(best.get(split)?.time <= result[0])) best.set(split, { plan, time: result[0], memory: result[1] });
       }
       if (tried % 64 === 0 && performance.now() > end) break;
     }
@@ -257,10 +231,10 @@ function commandOf(data, chosen) {
     if (chosen[kind] !== names[0]) flags.set(kind, [flag, chosen[kind]]);
   }
   const changed = changedOf(data, chosen);
-  for (const one of changed) flags.set(one.name, [one.flag, String(chosen[one.name])]);
+  for (const control of changed) flags.set(control.name, [control.flag, String(chosen[control.name])]);
   // Of a number from which a label would follow that label is said, too.
   for (const { name, flag, follows } of data.labels) {
-    if (changed.some((one) => one.name === follows)) flags.set(name, [flag, chosen[name]]);
+    if (changed.some((control) => control.name === follows)) flags.set(name, [flag, chosen[name]]);
   }
   const quoted = (text) => (/^[\w.:\/+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
   return ["sweeps analysis", ...[...flags.values()].map(([flag, text]) => `${flag} ${quoted(text)}`)].join(" ");

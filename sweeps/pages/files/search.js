@@ -17,8 +17,8 @@ function search(text) {
   if (!words.length) return [];
   const ranked = [];
   for (const entry of INDEX) {
-    const place = rank(entry, words);
-    if (place !== null) ranked.push([place, entry[1].length, entry]);
+    const score = rank(entry, words);
+    if (score !== null) ranked.push([score, entry[1].length, entry]);
   }
   ranked.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   return ranked.map(([, , entry]) => entry);

@@ -5,14 +5,14 @@
 // Names that end in "." are tables: "at." holds one entry for each "at.NAME=..".
 function makeState(fields, changed) {
   const state = {};
-  const initial = ({ initial: own, table }) => (typeof own === "function" ? own(state) : table ? { ...own } : own);
+  const initial = ({ initial: usual, table }) => (typeof usual === "function" ? usual(state) : table ? { ...usual } : usual);
   const read = () => {
     const given = [...new URLSearchParams(fragment())].map(([key, text]) => [...split(key), text]);
     // In their order: how a field begins may follow from those before it.
     for (const [name, field] of Object.entries(fields)) {
       state[name] = initial(field);
-      for (const [own, entry, text] of given) {
-        if (own !== name || Boolean(field.table) !== (entry !== null)) continue;
+      for (const [owner, entry, text] of given) {
+        if (owner !== name || Boolean(field.table) !== (entry !== null)) continue;
         const value = field.read(text, entry, state);
         if (value === undefined) continue;
         if (field.table) state[name][entry] = value;
@@ -75,8 +75,8 @@ async function boot() {
 }
 
 async function unpacked(text) {
-  const found = await fetch(`data:application/octet-stream;base64,${text}`);
-  const plain = found.body.pipeThrough(new DecompressionStream("gzip"));
+  const response = await fetch(`data:application/octet-stream;base64,${text}`);
+  const plain = response.body.pipeThrough(new DecompressionStream("gzip"));
   return new Response(plain).arrayBuffer();
 }
 

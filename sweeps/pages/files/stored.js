@@ -4,7 +4,6 @@ const VIEWS = { points: "Points", lines: "Lines", map: "Map", bars: "Parts" };
 const LISTED = 8;
 const BARS = 12;
 const PARTS = 7;
-const PANELS = 9;
 const region = (id) => document.getElementById(id);
 const fill = (id, ...parts) => region(id).replaceChildren(...parts);
 const said = (...words) => make("p", { className: "answer" }, ...words);
@@ -12,10 +11,10 @@ const said = (...words) => make("p", { className: "answer" }, ...words);
 function start(data, bytes) {
   const sweep = openSweep(data, bytes);
   const page = { sweep, held: region("held").textContent, shown: null, layout: "", open: {} };
-  page.quantities = data.arrays.filter((one) => one.role === "quantity").map((one) => one.name);
+  page.quantities = data.arrays.filter((array) => array.role === "quantity").map((array) => array.name);
   page.numbers = page.quantities.filter((name) => !sweep.arrays[name].texts);
   page.columns = data.arrays
-    .filter((one) => one.role === "column" && one.dims.length === 1).map((one) => one.name);
+    .filter((array) => array.role === "column" && array.dims.length === 1).map((array) => array.name);
   page.state = makeState(fieldsOf(page), () => draw(page));
   redrawn(() => draw(page));
   about(page);
@@ -26,7 +25,7 @@ function start(data, bytes) {
 function fieldsOf(page) {
   const { sweep, quantities, numbers, columns } = page;
   const first = firstState(page);
-  const one = (initial, known) => ({
+  const oneOf = (initial, known) => ({
     initial, read: (text) => (!known || known.includes(text) ? text : undefined),
     write: String,
   });
@@ -40,30 +39,27 @@ function fieldsOf(page) {
       return known && Number.isFinite(Number(text)) ? Number(text) : undefined;
     } };
   const places = (text) => {
-    const found = text.split(".").map(Number);
-    const fine = found.length === sweep.dims.length
-      && sweep.dims.every((dim, n) => Number.isInteger(found[n]) && found[n] >= 0 && found[n] < dim.size);
-    return fine ? found.join(".") : undefined;
+    const positions = text.split(".").map(Number);
+    const fine = positions.length === sweep.dims.length
+      && sweep.dims.every((dim, n) => Number.isInteger(positions[n]) && positions[n] >= 0 && positions[n] < dim.size);
+    return fine ? positions.join(".") : undefined;
   };
   const cell = { initial: "", read: places, write: String };
   const axes = ["", ...columns, ...Object.keys(sweep.sizes)];
   return {
-    fig: one(first.fig, ["none", ...sweep.data.figures.map((each) => each.name)]),
-    view: one(first.view, viewsOf(page)),
-    y: one(first.y, quantities),
-    x: one(first.x, [...quantities, ...axes]),
-    by: one(first.by, axes),
-    c: one(first.c, ["", ...axes]),
-    p: one(first.p, ["", ...panelled(sweep)]),
-    g: one(first.g, sweep.data.groups.map((each) => each.name)),
-    sort: one(first.sort, ["", ...numbers]),
+    fig: oneOf(first.fig, ["none", ...sweep.data.figures.map((each) => each.name)]),
+    view: oneOf(first.view, viewsOf(page)),
+    y: oneOf(first.y, quantities),
+    x: oneOf(first.x, [...quantities, ...axes]),
+    by: oneOf(first.by, axes),
+    c: oneOf(first.c, ["", ...axes]),
+    g: oneOf(first.g, sweep.data.groups.map((each) => each.name)),
+    sort: oneOf(first.sort, ["", ...numbers]),
     at: entries(first.at),
-    also: one(first.also, ["", ...numbers]),
-    rel: entries(first.rel),
-    lx: one("", ["", "log", "linear"]),
-    ly: one("", ["", "log", "linear"]),
-    unit: one("", null),
-    best: one("", ["", "less", "more"]),
+    lx: oneOf("", ["", "log", "linear"]),
+    ly: oneOf("", ["", "log", "linear"]),
+    unit: oneOf("", null),
+    best: oneOf("", ["", "less", "more"]),
     max: { ...number, initial: first.max },
     min: { ...number },
     cell, a: { ...cell }, b: { ...cell },
@@ -77,21 +73,11 @@ function firstState(page) {
   }));
   const y = numbers.find((name) => sweep.arrays[name].dims.length) || numbers[0] || quantities[0];
   const usual = {
-    fig: "none", view: "lines", y, x: axisName(page, "", sweep.arrays[y]), by: "", c: "", p: "", g: (sweep.data.groups[0] || {}).name || "", sort: "", at,
-    also: "", rel: {}, max: sweep.data.most,
+    fig: "none", view: "lines", y, x: axisName(page, "", sweep.arrays[y]), by: "", c: "", g: (sweep.data.groups[0] || {}).name || "", sort: "", at,
+    max: sweep.data.most,
   };
   const [asked] = sweep.data.figures;
   return asked ? { ...usual, ...asked.state, fig: asked.name, at: { ...at, ...asked.state.at } } : usual;
-}
-
-// Whether the best one of what has lines is looked for: not fewer ranks, say.
-function isChosen({ sweep }, by) {
-  return Boolean(by) && dimOf(sweep, by.dim).chosen;
-}
-
-// What may have a panel for each entry.
-function panelled(sweep) {
-  return sweep.dims.filter((dim) => dim.size > 1 && dim.size <= PANELS).map((dim) => dim.key || dim.name);
 }
 
 function viewsOf({ sweep, numbers }) {
@@ -103,20 +89,19 @@ function viewsOf({ sweep, numbers }) {
 }
 
 // A dimension's entry as the address has it: its value, or # and its place.
-function entryOf(sweep, dim, place) {
-  if (place === "*") return "*";
+function entryOf(sweep, dim, index) {
+  if (index === "*") return "*";
   const about = dimOf(sweep, dim);
-  if (!about.key) return `#${place}`;
+  if (!about.key) return `#${index}`;
   const array = sweep.arrays[about.key];
-  return array.texts ? array.texts[array.values[place]] : String(array.values[place]);
+  return array.texts ? array.texts[array.values[index]] : String(array.values[index]);
 }
 
 function placeOf(sweep, dim, text) {
   const about = dimOf(sweep, dim);
   if (!about) return undefined;
   if (text === "*") return "*";
-  const place = [...Array(about.size).keys()].find((n) => entryOf(sweep, dim, n) === text);
-  return place;
+  return [...Array(about.size).keys()].find((n) => entryOf(sweep, dim, n) === text);
 }
 
 // What the reader limits.
@@ -125,7 +110,7 @@ const limitedBy = ({ max, min }) => [...Object.keys(max), ...Object.keys(min)];
 // What the state asks for, resolved: what is spread out, what is held, what is better.
 function resolved(page) {
   const { state, sweep } = page;
-  const group = sweep.data.groups.find((one) => one.name === state.g);
+  const group = sweep.data.groups.find((group) => group.name === state.g);
   const bars = state.view === "bars" && group;
   let main = bars ? state.sort || group.total || partOf(sweep, group).name : state.y;
   if (state.view === "points" && sweep.arrays[main].texts) [main] = page.numbers;
@@ -140,54 +125,35 @@ function resolved(page) {
     const other = sweep.dims.find((dim) => dim.name !== x.dim) || sweep.dims[0];
     by = alongOf(sweep, other.key || other.name);
   }
-  const axes = [...new Set([x, by].filter(Boolean).map((one) => one.dim))];
+  const axes = [...new Set([x, by].filter(Boolean).map((along) => along.dim))];
   const named = Boolean(array.texts);
-  const panel = line && sweep.dims.find((dim) => (dim.key || dim.name) === state.p && !axes.includes(dim.name));
   // What nothing shown depends on isn't looked through.
-  const shown = [main, ...limitedBy(state), state.also, state.c,
-    ...(state.view === "points" ? [xOfPoints(page, main)] : []), ...(bars ? group.parts.flatMap((one) => one.variables) : [])];
+  const shown = [main, ...limitedBy(state), state.c,
+    ...(state.view === "points" ? [xOfPoints(page, main)] : []), ...(bars ? group.parts.flatMap((part) => part.variables) : [])];
   const matters = new Set(shown.flatMap((name) => (sweep.arrays[name] ? sweep.arrays[name].dims : [])));
   const all = Object.keys(sweep.sizes).filter((dim) => {
-    return state.at[dim] === "*" && matters.has(dim) && !axes.includes(dim) && !named && !(panel && panel.name === dim);
+    return state.at[dim] === "*" && matters.has(dim) && !axes.includes(dim) && !named;
   });
   const cell = {};
   for (const dim of sweep.dims) {
     cell[dim.name] = state.at[dim.name] === "*" ? 0 : state.at[dim.name];
   }
-  return { main, array, more, limits, x, by, axes, all, cell, group, panel, matters };
-}
-
-// Panels: what each asks for, with its title; without a dimension for them it is one.
-function panelsOf(page) {
-  const { panel, cell } = page.asked;
-  if (!panel) return [{ asked: page.asked, title: "" }];
-  return [...Array(panel.size).keys()].map((place) => {
-    const own = { ...cell, [panel.name]: place };
-    return { asked: { ...page.asked, cell: own }, title: nameOf(page.sweep, own, [panel.name]) };
-  });
+  return { main, array, more, limits, x, by, axes, all, cell, group, matters };
 }
 
 function axisName(page, name, array) {
   const { sweep, columns } = page;
   if (columns.includes(name) || sweep.dims.some((dim) => dim.name === name)) return name;
-  const own = sweep.dims.filter((dim) => dim.size > 1 && array.dims.includes(dim.name)).sort((a, b) => b.size - a.size);
-  const dim = own.find((one) => one.number && !one.chosen) || own[0] || sweep.dims[0];
+  const varying = sweep.dims.filter((dim) => dim.size > 1 && array.dims.includes(dim.name)).sort((a, b) => b.size - a.size);
+  const dim = varying.find((dim) => dim.number && !dim.chosen) || varying[0] || sweep.dims[0];
   return dim.key || dim.name;
 }
 
 // The best cells of what is asked: along all that is chosen, at the conditions that are set.
 function bestCells(page, most) {
   const { sweep, state } = page;
-  const { array, more, limits, axes, all, cell, panel } = page.asked;
-  if (panel && !panel.chosen) {
-    // A smaller model isn't a better one: the best of each.
-    const each = panelsOf(page).map(({ asked }) => bestCells({ ...page, asked: { ...asked, panel: null } }, 1));
-    const sum = (name) => each.reduce((all, one) => all + one[name], 0);
-    const ordered = [panel.name, ...each[0].dims];
-    return { dims: ordered, each: true, total: sum("total"), count: sum("count"), cells: each.flatMap((one) => one.cells) };
-  }
-  const chosen = sweep.dims.filter((dim) => dim === panel
-    || (axes.includes(dim.name) && (dim.chosen || state.at[dim.name] === "*")));
+  const { array, more, limits, axes, all, cell } = page.asked;
+  const chosen = sweep.dims.filter((dim) => axes.includes(dim.name) && (dim.chosen || state.at[dim.name] === "*"));
   const dims = [...all, ...chosen.map((dim) => dim.name)];
   const ordered = Object.keys(sweep.sizes).filter((dim) => dims.includes(dim));
   const values = gather(array, ordered, cell, sweep.sizes);
@@ -195,7 +161,7 @@ function bestCells(page, most) {
   const simplest = more ? -1 : simplestPlace(sweep, array, values, kept, ordered, cell);
   const others = bestPlaces(values, kept, more, most).filter((n) => n !== simplest);
   const places = [...(simplest < 0 ? [] : [simplest]), ...others].slice(0, most);
-  const count = values.reduce((sum, one) => sum + !Number.isNaN(one), 0);
+  const count = values.reduce((sum, value) => sum + !Number.isNaN(value), 0);
   return { dims: ordered, total: values.length, count, recommended: simplest >= 0,
     cells: places.map((n) => cellOf(n, ordered, cell, sweep.sizes)) };
 }
@@ -231,16 +197,15 @@ function draw(page) {
 function head(page) {
   const { state, sweep } = page;
   const { array, x, by, group } = page.asked;
-  const asked = sweep.data.figures.find((one) => one.name === state.fig);
+  const asked = sweep.data.figures.find((figure) => figure.name === state.fig);
   let title = asked ? asked.title : "";
   if (!title && state.view === "bars") title = group.label;
-  const over = (one) => lower(alongTitle(sweep, one.name));
+  const over = (along) => lower(alongTitle(sweep, along.name));
   if (!title && state.view === "points") title = `${capital(array.title)} over ${sweep.arrays[xOfPoints(page)].title}`;
   if (!title) title = `${capital(array.title)} over ${over(x)}${by ? ` and ${over(by)}` : ""}`;
   region("title").textContent = title;
   document.title = title;
-  const { panel } = page.asked;
-  const spread = [...page.asked.axes, ...page.asked.all, ...(panel ? [panel.name] : [])];
+  const spread = [...page.asked.axes, ...page.asked.all];
   const held = sweep.dims.filter((dim) => !spread.includes(dim.name) && page.asked.matters.has(dim.name)).map((dim) => {
     return nameOf(sweep, page.asked.cell, [dim.name]);
   });
@@ -254,11 +219,11 @@ function lower(text) {
 // The questions that the sweep's figures ask: each leads to its view.
 function questions(page) {
   const { state, sweep } = page;
-  const others = sweep.data.figures.filter((one) => one.name !== state.fig);
-  fill("questions", ...others.map((one) => {
-    const at = { ...firstState(page).at, ...state.at, ...one.state.at };
-    const usual = { c: "", p: "", sort: "", by: "", also: "", rel: {}, lx: "", ly: "", unit: "", best: "", cell: "" };
-    return button(one.title, () => state.set({ ...usual, ...one.state, at, fig: one.name }));
+  const others = sweep.data.figures.filter((figure) => figure.name !== state.fig);
+  fill("questions", ...others.map((figure) => {
+    const at = { ...firstState(page).at, ...state.at, ...figure.state.at };
+    const usual = { c: "", sort: "", by: "", lx: "", ly: "", unit: "", best: "", cell: "" };
+    return button(figure.title, () => state.set({ ...usual, ...figure.state, at, fig: figure.name }));
   }));
 }
 
@@ -270,11 +235,6 @@ function answer(page) {
   const lines = [];
   if (array.texts) {
     lines.push(said(shares(page)));
-  } else if (state.view === "lines" && state.also) {
-    const [head, ...texts] = errorsOf(page);
-    lines.push(said(head || why(page)), ...texts.map((text) => make("p", {}, text)));
-    fill("answer", ...lines);
-    return;
   } else if (first && state.view === "bars") {
     lines.push(said(largestOf(page, first)));
   } else if (first) {
@@ -282,30 +242,26 @@ function answer(page) {
     const at = conditions.length ? ` at ${nameOf(sweep, first, conditions)}` : "";
     const told = best.recommended ? "Recommended plan" : /^(least|greatest|best) /i.test(array.title) ? capital(array.title)
       : `${more ? "Greatest" : "Least"} ${array.title}`;
-    const each = (best.each ? best.cells : [first]).map((one, n) => {
-      const [head, name] = bestName(page, one);
-      return [n ? "; " : "", head && `${head} `, make("strong", {}, shownText(array, numberAt(array, one))), bandAt(sweep, array, one), name ? ` (${name})` : ""];
-    });
-    lines.push(said(`${told}${at}: `, ...each.flat()));
+    const name = nameOf(sweep, first, best.dims);
+    lines.push(said(`${told}${at}: `, make("strong", {}, shownText(array, numberAt(array, first))),
+      bandAt(sweep, array, first), name ? ` (${name})` : ""));
   } else {
     lines.push(said(why(page)));
   }
-  const besides = first && !best.each ? foundAt(sweep, array, first) : [];
-  if (first && !best.each && !array.texts) {
+  const besides = first ? foundAt(sweep, array, first) : [];
+  if (first && !array.texts) {
     for (const name of [...(state.view === "bars" ? [array.name] : []), ...tellers(page)]) {
-      const one = sweep.arrays[name];
-      besides.push(`${one.title} ${shownText(one, numberAt(one, first))}${bandAt(sweep, one, first)}`);
+      const other = sweep.arrays[name];
+      besides.push(`${other.title} ${shownText(other, numberAt(other, first))}${bandAt(sweep, other, first)}`);
     }
   }
   if (best.total > 1 && !array.texts) {
     const { tie } = sweep.data.simple;
     const which = best.recommended ? `the simplest of the plans within ${percentText(tie, 0)} of the least ${array.title},`
-      : best.each ? "the best in each panel," : "the best";
+      : "the best";
     besides.push(`${which} of ${grouped(best.total)} cells${limitedBy(state).length ? " within your limits" : ""}`);
   }
-  for (const text of [besides.join(" · "), state.view === "lines" && rangesOf(page)]) {
-    if (text) lines.push(make("p", { className: "quiet" }, text));
-  }
+  if (besides.length) lines.push(make("p", { className: "quiet" }, besides.join(" · ")));
   fill("answer", ...lines);
 }
 
@@ -319,12 +275,12 @@ function bandAt(sweep, array, cell) {
 function largestOf(page, cell) {
   const { sweep } = page;
   const { group, all, array, more } = page.asked;
-  const each = folded(group.parts.map((one) => partAt(sweep, one, cell)));
-  const parts = group.parts.map((one, n) => ({ label: one.label, value: each[n] }))
-    .sort((one, other) => other.value - one.value);
-  const total = parts.reduce((sum, one) => sum + one.value, 0);
-  const words = parts.slice(0, 3).filter((one) => one.value > 0)
-    .map((one) => `${one.label} ${percentText(one.value / total, 0)}`);
+  const each = folded(group.parts.map((part) => partAt(sweep, part, cell)));
+  const parts = group.parts.map((part, n) => ({ label: part.label, value: each[n] }))
+    .sort((first, second) => second.value - first.value);
+  const total = parts.reduce((sum, part) => sum + part.value, 0);
+  const words = parts.slice(0, 3).filter((part) => part.value > 0)
+    .map((part) => `${part.label} ${percentText(part.value / total, 0)}`);
   const { units } = partOf(sweep, group);
   const whole = sweep.arrays[group.total];
   const name = nameOf(sweep, cell, all);
@@ -334,7 +290,7 @@ function largestOf(page, cell) {
 
 // The first part of a group that varies.
 function partOf(sweep, group) {
-  return sweep.arrays[group.parts.flatMap((one) => one.variables).find((name) => sweep.arrays[name])];
+  return sweep.arrays[group.parts.flatMap((part) => part.variables).find((name) => sweep.arrays[name])];
 }
 
 // Why there is no best cell.
@@ -347,21 +303,15 @@ function why(page) {
 
 // Where a reduction's result was found: the plan, and what else it was sought along.
 function foundAt(sweep, array, cell) {
-  return Object.values(sweep.arrays).flatMap((one) => {
-    const [head, name] = [`${array.name}_`, one.name.slice(array.name.length + 1)];
-    if (!one.name.startsWith(head) || one.dims.join() !== array.dims.join()) return [];
-    const number = numberAt(one, cell);
+  return Object.values(sweep.arrays).flatMap((companion) => {
+    const [head, name] = [`${array.name}_`, companion.name.slice(array.name.length + 1)];
+    if (!companion.name.startsWith(head) || companion.dims.join() !== array.dims.join()) return [];
+    const number = numberAt(companion, cell);
     if (Number.isNaN(number)) return [];
     const rows = Object.values(sweep.arrays).filter((each) => each.plan && each.dims.join() === name && each.name !== name);
     return rows.length ? rows.filter((each) => !isWithout(each, { [name]: number })).map((each) => saidOf(each, { [name]: number }))
-      : [`${name.replaceAll("_", " ")} ${shownText(one, number)}`];
+      : [`${name.replaceAll("_", " ")} ${shownText(companion, number)}`];
   });
-}
-
-// What tells a best cell from the others: of one for each panel that, and the rest.
-function bestName({ sweep, best }, cell) {
-  const { each, dims } = best;
-  return each ? [nameOf(sweep, cell, dims.slice(0, 1)), nameOf(sweep, cell, dims.slice(1))] : ["", nameOf(sweep, cell, dims)];
 }
 
 // What is told of the best cell besides: the sweep's usual quantities.
@@ -373,8 +323,8 @@ function tellers(page) {
 }
 
 // The best values along the axes of lines or of a map.
-function foundAlong(page, asked = page.asked) {
-  const { array, x, by, all, cell, more, limits } = asked;
+function foundAlong(page) {
+  const { array, x, by, all, cell, more, limits } = page.asked;
   return bestAlong(page.sweep, { y: array.name, x, by, all, cell, more, limits });
 }
 
@@ -382,61 +332,19 @@ function foundAlong(page, asked = page.asked) {
 function shares(page) {
   const { array } = page.asked;
   const counts = new Map();
-  for (const { asked } of panelsOf(page)) {
-    for (const one of foundAlong(page, asked).values) {
-      if (!Number.isNaN(one)) counts.set(one, (counts.get(one) || 0) + 1);
-    }
+  for (const value of foundAlong(page).values) {
+    if (!Number.isNaN(value)) counts.set(value, (counts.get(value) || 0) + 1);
   }
-  const total = [...counts.values()].reduce((sum, one) => sum + one, 0);
-  const order = [...counts].sort((one, other) => other[1] - one[1]).slice(0, 3);
+  const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  const order = [...counts].sort((first, second) => second[1] - first[1]).slice(0, 3);
   const words = order.map(([name, count]) => `${shownText(array, name)} ${percentText(count / total, 0)}`);
   return `${array.label}: ${words.join(", ")} of ${grouped(total)} cells`;
-}
-
-// Which line is best from where to where.
-function rangesOf(page) {
-  const { x, by, more, array, panel } = page.asked;
-  if (!isChosen(page, by) || array.texts || !x.values || panel) return "";
-  const found = foundAlong(page);
-  const words = [];
-  for (let n = 0; n < found.across; n += 1) {
-    const column = [...Array(found.rows).keys()].map((row) => found.values[row * found.across + n]);
-    const [first] = bestPlaces(column, column.map(() => 1), more, 1);
-    if (first === undefined) continue;
-    const name = entryText(by, first);
-    const last = words[words.length - 1];
-    if (last && last.name === name) last.to = n;
-    else words.push({ name, from: n, to: n });
-  }
-  if (!words.length || words.length > 4) return "";
-  const text = words.map((one) => one.from === one.to ? `${one.name} at ${entryText(x, one.from)}`
-    : `${one.name} from ${entryText(x, one.from)} to ${entryText(x, one.to)}`);
-  return `Best over ${lower(x.label)}: ${text.join(", ")}`;
-}
-
-// How far what is shown is from what it is compared with, by line.
-function errorsOf(page) {
-  const { sweep, state } = page;
-  const { array, by } = page.asked;
-  const other = sweep.arrays[state.also];
-  const lines = new Map();
-  for (const cell of cellsAlong(page)) {
-    const ratio = numberAt(array, cell) / numberAt(other, cell);
-    const name = by ? entryText(by, by.places[cell[by.dim]]) : "";
-    if (Number.isFinite(ratio)) lines.set(name, [...(lines.get(name) || []), ratio]);
-  }
-  const texts = [...lines].map(([name, ratios]) => {
-    ratios.sort((a, b) => a - b);
-    const at = (share) => numberText(ratios[Math.round(share * (ratios.length - 1))], 3);
-    return `${name ? `${name}: ` : ""}${at(0.5)} in the middle of ${ratios.length}, four in five from ${at(0.1)} to ${at(0.9)}`;
-  });
-  return texts.length ? [`${capital(array.title)} over ${other.title}`, ...texts] : [];
 }
 
 // Controls are built anew where their kinds change, and else only put.
 function controls(page) {
   const { state, sweep } = page;
-  const layout = JSON.stringify([state.view, state.x, state.by, state.p, state.y, state.g, page.asked.axes, [...page.asked.matters]]);
+  const layout = JSON.stringify([state.view, state.x, state.by, state.y, state.g, page.asked.axes, [...page.asked.matters]]);
   if (layout === page.layout) {
     page.puts.forEach((put) => put());
     return;
@@ -446,52 +354,41 @@ function controls(page) {
   page.layout = layout;
   page.puts = [];
   const made = [];
-  const add = (name, one, now) => {
-    one.dataset.control = name;
-    page.puts.push(() => one.put(now()));
-    made.push(one);
+  const add = (name, control, now) => {
+    control.dataset.control = name;
+    page.puts.push(() => control.put(now()));
+    made.push(control);
   };
-  const own = (changes) => state.set({ fig: "none", cell: "", also: "", rel: {}, ...changes });
+  const change = (changes) => state.set({ fig: "none", cell: "", ...changes });
   const views = viewsOf(page);
   if (views.length > 1) {
-    add("view", buttons("View", views.map((one) => [one, VIEWS[one]]), state.view,
-      (view) => own({ view })), () => state.view);
+    add("view", buttons("View", views.map((view) => [view, VIEWS[view]]), state.view,
+      (view) => change({ view })), () => state.view);
   }
   const listed = (names) => names.map((name) => [name, capital(sweep.arrays[name] ? sweep.arrays[name].title : name)]);
   const axes = [...new Set([...sweep.dims.map((dim) => dim.key || dim.name), ...page.columns])]
     .map((name) => [name, alongTitle(sweep, name)]);
   const line = state.view === "lines" || state.view === "map";
   if (state.view === "bars") {
-    add("g", choice("Parts of", sweep.data.groups.map((one) => [one.name, one.label]), state.g,
-      (g) => own({ g, sort: "" })), () => state.g);
+    add("g", choice("Parts of", sweep.data.groups.map((group) => [group.name, group.label]), state.g,
+      (g) => change({ g, sort: "" })), () => state.g);
     add("sort", choice("Sorted by", [["", "their sum"], ...listed(page.numbers)], state.sort,
-      (sort) => own({ sort })), () => state.sort);
+      (sort) => change({ sort })), () => state.sort);
   } else {
     const known = state.view === "points" ? page.numbers : page.quantities;
     const fits = (y) => page.asked.axes.every((dim) => sweep.arrays[y].dims.includes(dim));
-    add("y", choice("Quantity", listed(known), page.asked.main, (y) => own({ y, unit: "", ...(line && !fits(y) ? { x: "", by: "" } : {}) })),
+    add("y", choice("Quantity", listed(known), page.asked.main, (y) => change({ y, unit: "", ...(line && !fits(y) ? { x: "", by: "" } : {}) })),
       () => page.asked.main);
   }
   if (state.view === "points") {
-    add("x", choice("Across", listed(page.numbers), xOfPoints(page), (x) => own({ x })), () => xOfPoints(page));
+    add("x", choice("Across", listed(page.numbers), xOfPoints(page), (x) => change({ x })), () => xOfPoints(page));
     add("by", choice("Colour", [["", "one for all"], ...axes.filter(([name]) => fewOf(sweep, name))],
-      state.by, (by) => own({ by })), () => state.by);
+      state.by, (by) => change({ by })), () => state.by);
   } else if (line) {
-    add("x", choice("Across", axes, page.asked.x.name, (x) => own({ x })), () => page.asked.x.name);
+    add("x", choice("Across", axes, page.asked.x.name, (x) => change({ x })), () => page.asked.x.name);
     add("by", choice(state.view === "lines" ? "A line for each" : "Upward",
       [...(state.view === "lines" ? [["", "none"]] : []), ...axes], page.asked.by ? page.asked.by.name : "",
-      (by) => own({ by })), () => (page.asked.by ? page.asked.by.name : ""));
-  }
-  const few = panelled(sweep).filter((name) => !page.asked.axes.includes(sweep.arrays[name] ? sweep.arrays[name].dims[0] : name));
-  if (line && few.length) {
-    add("p", choice("A panel for each", [["", "none"], ...few.map((name) => [name, alongTitle(sweep, name)])],
-      page.asked.panel ? state.p : "", (p) => own({ p })), () => (page.asked.panel ? state.p : ""));
-  }
-  if (state.view === "lines") {
-    const shown = () => (Object.keys(state.rel).length ? "rel" : "");
-    add("rel", buttons("Lines show", [["", "Values"], ["rel", "% of the chosen"]], shown(), (way) => {
-      state.set({ fig: "none", rel: way ? { [page.asked.x.dim]: page.chosen[page.asked.x.dim] } : {} });
-    }), shown);
+      (by) => change({ by })), () => (page.asked.by ? page.asked.by.name : ""));
   }
   for (const dim of sweep.dims) add(`at.${dim.name}`, dimControl(page, dim), () => placeNow(page, dim));
   const count = made.length;
@@ -525,7 +422,7 @@ function stem(name) {
 }
 
 function alongTitle(sweep, name) {
-  const dim = sweep.dims.find((one) => (one.key || one.name) === name);
+  const dim = sweep.dims.find((dim) => (dim.key || dim.name) === name);
   return named(dim ? dim.label : sweep.arrays[name].word);
 }
 
@@ -542,33 +439,32 @@ function fewOf(sweep, name) {
 // The place of a dimension's control: of what is on an axis the chosen cell's.
 function placeNow(page, dim) {
   const { state } = page;
-  if (page.asked.axes.includes(dim.name) || page.asked.panel === dim) return page.chosen[dim.name];
+  if (page.asked.axes.includes(dim.name)) return page.chosen[dim.name];
   return page.asked.array.texts ? page.asked.cell[dim.name] : state.at[dim.name];
 }
 
 function dimControl(page, dim) {
   const { state, sweep } = page;
   const along = alongOf(sweep, dim.key || dim.name);
-  const texts = along.places.map((place) => entryText(along, place).replaceAll("_", " "));
-  const set = (place) => state.set({ at: { ...state.at, [dim.name]: place }, cell: "" });
+  const texts = along.places.map((index) => entryText(along, index).replaceAll("_", " "));
+  const set = (index) => state.set({ at: { ...state.at, [dim.name]: index }, cell: "" });
   const now = placeNow(page, dim);
-  const inPanels = page.asked.panel === dim;
-  const onAxis = page.asked.axes.includes(dim.name) || inPanels;
-  const label = onAxis ? `${named(dim.label)} (${inPanels ? "panels" : "on an axis"})`
+  const onAxis = page.asked.axes.includes(dim.name);
+  const label = onAxis ? `${named(dim.label)} (on an axis)`
     : `${named(dim.label)}${page.asked.matters.has(dim.name) ? "" : " (changes nothing here)"}`;
   const every = state.view === "points" || state.view === "bars" ? "all" : "best of all";
   const all = onAxis || page.asked.array.texts ? [] : [["*", every]];
   if (dim.size <= 6 && texts.every((text) => text.length <= 26)) {
-    return buttons(label, [...all, ...texts.map((text, place) => [place, text])], now, set);
+    return buttons(label, [...all, ...texts.map((text, index) => [index, text])], now, set);
   }
   if (dim.number && !all.length) return slider(label, texts, now, set);
   if (dim.number) {
     const shifted = slider(label, [every, ...texts], now === "*" ? 0 : now + 1, (n) => set(n ? n - 1 : "*"));
     const { put } = shifted;
-    shifted.put = (place) => put(place === "*" ? 0 : place + 1);
+    shifted.put = (index) => put(index === "*" ? 0 : index + 1);
     return shifted;
   }
-  const list = [...all, ...texts.map((text, place) => [String(place), text])];
+  const list = [...all, ...texts.map((text, index) => [String(index), text])];
   return choice(label, list, String(now), (text) => set(text === "*" ? "*" : Number(text)));
 }
 
@@ -586,7 +482,7 @@ function showCell(page, cell, head) {
     const [, unit] = scaleOf(array.units).multiples.find(([factor]) => factor === 1) || ["", array.units];
     lines.push(note(`${array.meaning}: ${numberText(number, sweep.data.digits)} ${unit}`.trim()));
   }
-  const columns = sweep.data.arrays.filter((one) => one.role === "column").map((one) => one.name);
+  const columns = sweep.data.arrays.filter((array) => array.role === "column").map((array) => array.name);
   const others = [...columns, ...page.quantities.filter((name) => name !== array.name)]
     .filter((name) => sweep.arrays[name].dims.every((dim) => page.asked.matters.has(dim)));
   const rows = others.map((name) => {
@@ -630,19 +526,19 @@ function putIn(sweep, formula, cell) {
 }
 
 function listBest(page) {
-  const { sweep, best, state } = page;
+  const { sweep, best } = page;
   const { array } = page.asked;
-  if (array.texts || state.also || best.cells.length < 2) {
+  if (array.texts || best.cells.length < 2) {
     fill("best", );
     return;
   }
   const told = [array.name, ...tellers(page)];
   const rows = best.cells.map((cell, n) => [
-    button(`${best.each ? "" : `${n + 1}. `}${bestName(page, cell).filter(Boolean).join(" · ")}`, () => choose(page, cell)),
+    button(`${n + 1}. ${nameOf(sweep, cell, best.dims)}`, () => choose(page, cell)),
     ...told.map((name) => shownText(sweep.arrays[name], numberAt(sweep.arrays[name], cell))),
   ]);
   const heads = ["", ...told.map((name) => sweep.arrays[name].title)];
-  fill("best", make("h2", {}, best.each ? "The best in each panel" : `The best of ${grouped(best.total)}`), table(heads, rows));
+  fill("best", make("h2", {}, `The best of ${grouped(best.total)}`), table(heads, rows));
 }
 
 function choose(page, cell) {
@@ -664,23 +560,23 @@ function compare(page) {
   }
   const both = pinned.length === 2;
   const parts = pinned.map((cell) => nameOf(sweep, cell, Object.keys(cell)).split(" · "));
-  const common = both ? parts[0].filter((one) => parts[1].includes(one)) : [];
+  const common = both ? parts[0].filter((part) => parts[1].includes(part)) : [];
   const rows = [];
   const holes = new Set();
   let same = 0;
   for (const name of page.quantities) {
     const array = sweep.arrays[name];
     const numbers = pinned.map((cell) => numberAt(array, cell));
-    const texts = numbers.map((one) => shownText(array, one));
-    numbers.forEach((one, n) => {
-      if (Number.isNaN(one)) holes.add(`${keys[n].toUpperCase()}: ${reasonAt(sweep, array, pinned[n])}`);
+    const texts = numbers.map((number) => shownText(array, number));
+    numbers.forEach((number, n) => {
+      if (Number.isNaN(number)) holes.add(`${keys[n].toUpperCase()}: ${reasonAt(sweep, array, pinned[n])}`);
     });
     const ratio = both && !array.texts ? numbers[1] / numbers[0] : NaN;
     if (both && texts[0] === texts[1]) same += 1;
     else rows.push([capital(array.title), ...texts, ...(both ? [Number.isFinite(ratio) ? `${numberText(ratio, 3)} ×` : ""] : [])]);
   }
-  const heads = ["", ...parts.map((own, n) => {
-    const left = own.filter((one) => !common.includes(one)).join(" · ");
+  const heads = ["", ...parts.map((part, n) => {
+    const left = part.filter((word) => !common.includes(word)).join(" · ");
     return left ? `${keys[n].toUpperCase()}: ${left}` : keys[n].toUpperCase();
   }), ...(both ? ["B over A"] : [])];
   const notes = [...(common.length ? [`both: ${common.join(" · ")}`] : []),

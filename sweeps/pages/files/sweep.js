@@ -18,7 +18,7 @@ function openSweep(data, bytes) {
     const flat = about.texts && about.role !== "status" ? about.texts.indexOf("") : -1;
     arrays[about.name] = { ...about, strides, count, values, hole: flat };
   }
-  const constants = Object.fromEntries(data.constants.map((one) => [one.name, one]));
+  const constants = Object.fromEntries(data.constants.map((constant) => [constant.name, constant]));
   return { data, dims: data.dims, sizes, arrays, constants };
 }
 
@@ -37,7 +37,7 @@ function restored(bytes, from, count, type) {
 
 // What is told of a dimension.
 function dimOf(sweep, name) {
-  return sweep.dims.find((one) => one.name === name);
+  return sweep.dims.find((dim) => dim.name === name);
 }
 
 // A cell is the place along each dimension: { dim: place }.
@@ -58,34 +58,34 @@ function numberAt(array, cell) {
 function gather(array, dims, cell, sizes) {
   const counts = dims.map((dim) => sizes[dim]);
   const steps = dims.map((dim) => array.strides[dim] || 0);
-  const total = counts.reduce((all, one) => all * one, 1);
+  const total = counts.reduce((all, count) => all * count, 1);
   let at = 0;
   for (const dim of array.dims) if (!dims.includes(dim)) at += array.strides[dim] * cell[dim];
   const same = at === 0 && total === array.count && dims.every((dim, n) => dim === array.dims[n]);
   if (same) return array.values;
-  const found = new array.values.constructor(total);
-  const place = counts.map(() => 0);
+  const gathered = new array.values.constructor(total);
+  const position = counts.map(() => 0);
   for (let n = 0; n < total; n += 1) {
-    found[n] = array.values[at];
+    gathered[n] = array.values[at];
     for (let axis = counts.length - 1; axis >= 0; axis -= 1) {
-      place[axis] += 1;
+      position[axis] += 1;
       at += steps[axis];
-      if (place[axis] < counts[axis]) break;
+      if (position[axis] < counts[axis]) break;
       at -= steps[axis] * counts[axis];
-      place[axis] = 0;
+      position[axis] = 0;
     }
   }
-  return found;
+  return gathered;
 }
 
 // The cell of the n-th of the values that `gather` gives.
 function cellOf(n, dims, cell, sizes) {
-  const found = { ...cell };
+  const moved = { ...cell };
   for (const dim of [...dims].reverse()) {
-    found[dim] = n % sizes[dim];
+    moved[dim] = n % sizes[dim];
     n = Math.floor(n / sizes[dim]);
   }
-  return found;
+  return moved;
 }
 
 // Which values keep the limits that the reader set: { max: { name: number }, min: .. }.
@@ -132,12 +132,12 @@ function simplestPlace(sweep, array, values, kept, dims, cell) {
   if (!kinds || array.name !== "step_time" || best === undefined || !dims.every((dim) => dimOf(sweep, dim).plans)) return -1;
   const { peak_memory: memory, zero_stage: zero } = sweep.arrays;
   const tied = [...values.keys()].filter((n) => kept[n] && values[n] <= values[best] * (1 + tie)).map((n) => {
-    const own = cellOf(n, dims, cell, sweep.sizes);
+    const plan = cellOf(n, dims, cell, sweep.sizes);
     const several = kinds.map((name) => sweep.arrays[name])
-      .filter((one) => (one.texts ? one.texts[rawAt(one, own)] !== "none" : rawAt(one, own) > 1));
-    return [n, several.length, zero ? rawAt(zero, own) : 0, rawAt(memory, own)];
+      .filter((kind) => (kind.texts ? kind.texts[rawAt(kind, plan)] !== "none" : rawAt(kind, plan) > 1));
+    return [n, several.length, zero ? rawAt(zero, plan) : 0, rawAt(memory, plan)];
   });
-  return tied.sort((one, other) => one[1] - other[1] || one[2] - other[2] || one[3] - other[3])[0][0];
+  return tied.sort((first, second) => first[1] - second[1] || first[2] - second[2] || first[3] - second[3])[0][0];
 }
 
 // The places that no other beats in both: less of x, and less (or more) of y.
@@ -175,22 +175,22 @@ function alongOf(sweep, name) {
   if (!array) {
     const dim = dimOf(sweep, name);
     const entries = [...Array(dim.size).keys()];
-    const texts = entries.map((place) => nameOf(sweep, { [name]: place }, [name]));
+    const texts = entries.map((index) => nameOf(sweep, { [name]: index }, [name]));
     return { name, dim: name, label: capital(dim.label), units: "1", texts, places: entries };
   }
   const dim = array.dims[0];
   const raw = [...array.values];
-  const own = sweep.dims.some((one) => one.key === name);
-  const kept = own ? raw : [...new Set(raw)].sort((a, b) => a - b);
-  const places = own ? raw.map((_, n) => n) : raw.map((one) => kept.indexOf(one));
+  const keyed = sweep.dims.some((about) => about.key === name);
+  const kept = keyed ? raw : [...new Set(raw)].sort((a, b) => a - b);
+  const places = keyed ? raw.map((_, n) => n) : raw.map((value) => kept.indexOf(value));
   const about = { name, dim, label: array.label, units: array.units, places };
-  if (array.texts) return { ...about, texts: kept.map((one) => array.texts[one]) };
+  if (array.texts) return { ...about, texts: kept.map((code) => array.texts[code]) };
   return { ...about, values: kept, whole: array.whole };
 }
 
 // An entry of what one goes along, as a control or a legend says it.
-function entryText(along, place) {
-  return along.texts ? along.texts[place] : givenText(along.values[place], along.units);
+function entryText(along, index) {
+  return along.texts ? along.texts[index] : givenText(along.values[index], along.units);
 }
 
 // The best value over some dimensions, for each place along one or two others.
@@ -198,67 +198,26 @@ function entryText(along, place) {
 function bestAlong(sweep, { y, x, by, all, cell, more, limits }) {
   const array = sweep.arrays[y];
   const dims = [...new Set([x.dim, ...(by ? [by.dim] : []), ...all])];
-  const found = gather(array, dims, cell, sweep.sizes);
+  const gathered = gather(array, dims, cell, sweep.sizes);
   const kept = keeping(sweep, limits, dims, cell);
   const across = x.values ? x.values.length : x.texts.length;
   const rows = by ? (by.values || by.texts).length : 1;
   const values = new Float64Array(across * rows).fill(NaN);
   const from = new Int32Array(across * rows).fill(-1);
   const counts = dims.map((dim) => sweep.sizes[dim]);
-  const stride = counts.map((_, n) => counts.slice(n + 1).reduce((all, one) => all * one, 1));
+  const stride = counts.map((_, n) => counts.slice(n + 1).reduce((all, count) => all * count, 1));
   const along = (dim, n) => Math.floor(n / stride[dims.indexOf(dim)]) % sweep.sizes[dim];
-  for (let n = 0; n < found.length; n += 1) {
-    const place = x.places[along(x.dim, n)] + (by ? by.places[along(by.dim, n)] * across : 0);
-    if (from[place] < 0) from[place] = n;
-    if (!kept[n] || found[n] === array.hole || Number.isNaN(found[n])) continue;
-    const old = values[place];
-    if (Number.isNaN(old) || (more ? found[n] > old : found[n] < old)) {
-      values[place] = found[n];
-      from[place] = n;
+  for (let n = 0; n < gathered.length; n += 1) {
+    const slot = x.places[along(x.dim, n)] + (by ? by.places[along(by.dim, n)] * across : 0);
+    if (from[slot] < 0) from[slot] = n;
+    if (!kept[n] || gathered[n] === array.hole || Number.isNaN(gathered[n])) continue;
+    const old = values[slot];
+    if (Number.isNaN(old) || (more ? gathered[n] > old : gathered[n] < old)) {
+      values[slot] = gathered[n];
+      from[slot] = n;
     }
   }
   return { dims, values, from, across, rows };
-}
-
-// Where the best of several curves changes, each affine between two samples: [{ x, y, before,
-// after }, ..], curves by their places.  Of whole numbers it changes at one.
-function crossovers(x, curves, more, whole) {
-  const costs = curves.map((one) => one.map((value) => (more ? -value : value)));
-  const near = 1e-9;
-  const winners = [];
-  let holder = -1;
-  for (let n = 0; n < x.length; n += 1) {
-    const least = Math.min(...costs.map((one) => one[n]).filter(Number.isFinite));
-    const within = (one) => one[n] <= least + near * Math.abs(least);
-    holder = Number.isFinite(least) ? (holder >= 0 && within(costs[holder]) ? holder : costs.findIndex(within)) : -1;
-    winners.push(holder);
-  }
-  const found = [];
-  for (let n = 0; n + 1 < x.length; n += 1) {
-    const [before, last] = [winners[n], winners[n + 1]];
-    if (before < 0 || last < 0 || before === last) continue;
-    if (![costs[before][n + 1], costs[last][n]].every(Number.isFinite)) continue;
-    if (whole) {
-      found.push({ x: x[n + 1], y: curves[last][n + 1], before, after: last });
-      continue;
-    }
-    const rise = costs.map((one) => one[n + 1] - one[n]);
-    let [current, place] = [before, 0];
-    while (current !== last) {
-      const meet = costs.map((one, k) => {
-        const steeper = rise[current] - rise[k];
-        const at = (one[n] - costs[current][n]) / steeper;
-        return steeper > 0 && at >= place - near ? at : Infinity;
-      });
-      let after = Number.isFinite(Math.min(...meet)) ? meet.indexOf(Math.min(...meet)) : last;
-      if (!(meet[after] <= 1 + near) || meet[last] <= meet[after]) after = last;
-      place = Math.min(Math.max(meet[after], place), 1);
-      const y = costs[after][n] + place * rise[after];
-      found.push({ x: x[n] + place * (x[n + 1] - x[n]), y: more ? -y : y, before: current, after });
-      current = after;
-    }
-  }
-  return found;
 }
 
 // What tells a cell from others along some dimensions: tp 4 · pp 2 · no recompute.
@@ -274,8 +233,8 @@ function nameOf(sweep, cell, dims) {
   }
   for (const dim of dims) {
     if (!named.has(dim)) {
-      const one = dimOf(sweep, dim);
-      parts.push(one.key ? saidOf(sweep.arrays[one.key], cell) : `${one.label} #${cell[dim]}`);
+      const about = dimOf(sweep, dim);
+      parts.push(about.key ? saidOf(sweep.arrays[about.key], cell) : `${about.label} #${cell[dim]}`);
     }
   }
   return parts.join(" · ");

@@ -2,7 +2,6 @@
 
 function figure(page) {
   const draws = { points: viewPoints, lines: viewLines, map: viewMap, bars: viewBars };
-  region("figure").classList.remove("panels");
   draws[page.state.view](page, region("figure"));
 }
 
@@ -13,7 +12,7 @@ function xOfPoints(page, main = page.asked.main) {
 }
 
 function axisAsked(array, values, log, unit) {
-  const multiple = unit ? multiplesOf(array.units).find((one) => one[1] === unit) : undefined;
+  const multiple = unit ? multiplesOf(array.units).find((multiple) => multiple[1] === unit) : undefined;
   return { values, units: array.units, label: array.label, percent: array.percent, multiple,
     log: log ? log === "log" : null };
 }
@@ -50,8 +49,8 @@ function viewPoints(page, host) {
   for (let n = 0; n < xs.length; n += 1) colour[n] = kept[n] ? (codes ? known.indexOf(codes[n]) : 0) : -1;
   const there = [...xs.keys()].filter((n) => !Number.isNaN(xs[n]) && !Number.isNaN(ys[n]));
   const [xEnds, yEnds] = [xs, ys].map((values) => ends(there.map((n) => values[n])));
-  const limit = limitOf(page, across).map((one) => ({ ...one, upright: true }));
-  const ask = axisAsked(across, [...xEnds, ...limit.map((one) => one.value)], state.lx, "");
+  const limit = limitOf(page, across).map((limit) => ({ ...limit, upright: true }));
+  const ask = axisAsked(across, [...xEnds, ...limit.map((limit) => limit.value)], state.lx, "");
   const yAsk = axisAsked(array, yEnds, state.ly, state.unit);
   if (yAsk.log === null) {
     const [low, high] = yEnds;
@@ -60,10 +59,10 @@ function viewPoints(page, host) {
   }
   const front = frontOf(xs, ys, kept, more);
   for (let n = 0; n < xs.length; n += 1) if (Number.isNaN(xs[n])) kept[n] = 0;
-  const order = page.best.cells.slice(0, 5).map((one) => indexOf(one, all, sweep.sizes));
+  const order = page.best.cells.slice(0, 5).map((cell) => indexOf(cell, all, sweep.sizes));
   const frame = drawPoints(host, { x: ask, y: yAsk, xs, ys, colour, order, front, limits: limit });
   const items = along ? known.map((_, n) => ({ label: `${alongTitle(sweep, along.name)} ${entryText(along, n)}`, colour: lineColour(n), n }))
-    .filter(({ n }) => colour.some((one, place) => one === n && !Number.isNaN(xs[place] + ys[place]))) : [];
+    .filter(({ n }) => colour.some((code, point) => code === n && !Number.isNaN(xs[point] + ys[point]))) : [];
   items.push({ label: "Pareto front", colour: isDark() ? "#ff8a5c" : "#C23B00", line: true });
   if (colour.includes(-1)) items.push({ label: "outside your limits", colour: "#b0b0b0" });
   host.append(legend(items));
@@ -107,9 +106,9 @@ function marksOf(page, count, spot, cell, now, order) {
       page.near = n;
       return n < 0 ? -1 : order.includes(n) ? order.indexOf(n) : order.length;
     },
-    at: (place) => spot(order[place] ?? page.near),
-    show: (place) => pointed(page, place < 0 ? null : cell(order[place] ?? page.near)),
-    choose: (place) => choose(page, cell(order[place] ?? page.near)),
+    at: (mark) => spot(order[mark] ?? page.near),
+    show: (mark) => pointed(page, mark < 0 ? null : cell(order[mark] ?? page.near)),
+    choose: (mark) => choose(page, cell(order[mark] ?? page.near)),
   };
 }
 
@@ -122,107 +121,41 @@ function viewLines(page, host) {
     return;
   }
   const at = (n) => (x.values ? x.values[n] : n);
-  const relating = [x, by].some((one) => one && state.rel[one.dim] !== undefined);
-  const limit = relating ? [] : limitOf(page, array);
-  const other = sweep.arrays[state.also];
-  const panels = panelsOf(page).map(({ asked, title }) => {
-    const found = foundAlong(page, asked);
-    const values = relative(page, found);
-    const row = (n) => [...values.slice(n * found.across, (n + 1) * found.across)];
-    const series = [...Array(found.rows).keys()].map((n) => ({
-      label: by ? entryText(by, n).replaceAll("_", " ") : "", colour: n,
-      points: row(n).map((value, place) => [at(place), value]),
-    })).filter((one) => one.points.some(([, y]) => Number.isFinite(y)));
-    const plain = !relating && !other && x.values && isChosen(page, by) && series.length > 1;
-    const changes = plain ? crossovers(x.values, series.map((one) => one.points.map(([, y]) => y)), page.asked.more, x.whole) : [];
-    if (other && !relating) series.push(...comparedWith(page, found, other, at, asked.cell));
-    const marks = changes.map((one) => ({ ...one, label: valueText(one.x, x.units, 3) }));
-    return { asked, title, found, values, series, marks };
+  const limit = limitOf(page, array);
+  const { from, dims, values, across, rows } = foundAlong(page);
+  const series = [...Array(rows).keys()].map((row) => ({
+    label: by ? entryText(by, row).replaceAll("_", " ") : "", colour: row,
+    points: [...values.slice(row * across, (row + 1) * across)].map((value, n) => [at(n), value]),
+  })).filter(({ points }) => points.some(([, y]) => Number.isFinite(y)));
+  const shown = [...values].filter(Number.isFinite);
+  const frame = drawLines(host, {
+    x: alongAsked(x, state.lx), limits: limit, series, cursor: at(x.places[page.chosen[x.dim]]),
+    y: axisAsked(array, [...shown, ...limit.map(({ value }) => value)], state.ly, state.unit),
   });
-  const every = panels.flatMap(({ series }) => series.flatMap((one) => one.points.map(([, y]) => y))).filter(Number.isFinite);
-  let ask = axisAsked(array, [...every, ...limit.map((one) => one.value)], state.ly, state.unit);
-  if (relating) {
-    const from = Object.entries(state.rel).map(([dim, place]) => nameOf(sweep, { [dim]: place }, [dim])).join(" · ");
-    ask = { values: every, units: "1", percent: true, log: state.ly === "log", zero: false,
-      label: `${array.label}, of that at ${from}` };
-  }
-  const cursor = x.places[page.chosen[x.dim]];
-  const boxes = boxesOf(host, panels);
-  panels.forEach(({ asked, found, values, series, marks }, n) => {
-    const frame = drawLines(boxes[n], { x: alongAsked(x, state.lx), y: ask, series, cursor: at(cursor), limits: limit, marks,
-      more: page.asked.more, bare: panels.length > 1 });
-    const place = (k) => (found.from[k] < 0 ? null : cellOf(found.from[k], found.dims, asked.cell, sweep.sizes));
-    const spot = (k) => (Number.isFinite(values[k]) ? [frame.px(at(k % found.across)), frame.py(values[k])] : null);
-    const order = [...found.values.keys()].filter((k) => Number.isFinite(found.values[k]));
-    interact(frame, marksOf(page, found.values.length, spot, place, -1, order));
-  });
-  if (panels.length > 1) {
-    const shown = new Map(panels.flatMap(({ series }) => series.map((one) => [one.label, one.colour])));
-    const items = [...shown].map(([label, colour]) => ({ label, colour: lineColour(colour), line: true }));
-    if (items.length > 1) host.append(legend(items));
-  }
-  page.shown = { cells: () => cellsAlong(page), names: [array.name, ...(other ? [other.name] : [])] };
-}
-
-// A box for each panel, with its title; of one alone the host itself.
-function boxesOf(host, panels) {
-  host.classList.toggle("panels", panels.length > 1);
-  if (panels.length === 1) return [host];
-  const boxes = panels.map(({ title }) => [make("h3", {}, title), make("div", { role: "group", "aria-label": title })]);
-  host.onkeydown = null;
-  host.removeAttribute("tabindex");
-  host.replaceChildren(...boxes.map((both) => make("div", {}, ...both)));
-  return boxes.map(([, box]) => box);
+  const cellAt = (n) => (from[n] < 0 ? null : cellOf(from[n], dims, cell, sweep.sizes));
+  const spot = (n) => (Number.isFinite(values[n]) ? [frame.px(at(n % across)), frame.py(values[n])] : null);
+  const order = [...values.keys()].filter((n) => Number.isFinite(values[n]));
+  interact(frame, marksOf(page, values.length, spot, cellAt, -1, order));
+  page.shown = { cells: () => cellsAlong(page), names: [array.name] };
 }
 
 // The cells that lines or a map show.
 function cellsAlong(page) {
-  return panelsOf(page).flatMap(({ asked }) => {
-    const found = foundAlong(page, asked);
-    return [...found.from].filter((n) => n >= 0).map((n) => cellOf(n, found.dims, asked.cell, page.sweep.sizes));
-  });
-}
-
-// Values by those at the entries that the state relates them to.
-function relative(page, { values, across }) {
-  const { x, by } = page.asked;
-  const { rel } = page.state;
-  const known = [x, by].filter((one) => one && rel[one.dim] !== undefined);
-  if (!known.length) return values;
-  return values.map((value, n) => {
-    const column = rel[x.dim] === undefined ? n % across : x.places[rel[x.dim]];
-    const row = !by || rel[by.dim] === undefined ? Math.floor(n / across) : by.places[rel[by.dim]];
-    return value / values[row * across + column];
-  });
-}
-
-// Another quantity of the same cells, as dots: what was measured beside what is predicted.
-function comparedWith(page, found, other, at, cell) {
-  const { sweep } = page;
-  const points = [];
-  found.from.forEach((from, n) => {
-    if (from < 0) return;
-    const value = numberAt(other, cellOf(from, found.dims, cell, sweep.sizes));
-    if (Number.isFinite(value)) points.push([at(n % found.across), value]);
-  });
-  return [{ label: other.title, points, dots: true, colour: 3 }];
+  const { from, dims } = foundAlong(page);
+  return [...from].filter((n) => n >= 0).map((n) => cellOf(n, dims, page.asked.cell, page.sweep.sizes));
 }
 
 function viewMap(page, host) {
   const { sweep, state } = page;
-  const { array, x, by } = page.asked;
+  const { array, x, by, cell } = page.asked;
   const which = sweep.arrays[state.c];
-  const panels = panelsOf(page).map(({ asked, title }) => {
-    const found = foundAlong(page, asked);
-    const place = (n) => (found.from[n] < 0 ? null : cellOf(found.from[n], found.dims, asked.cell, sweep.sizes));
-    const codes = [...found.values].map((one, n) => (Number.isNaN(one) ? NaN : which ? numberAt(which, place(n)) : one));
-    return { title, found, place, codes };
-  });
-  const every = panels.flatMap(({ codes }) => codes);
+  const { from, dims, values, across: columns } = foundAlong(page);
+  const cellAt = (n) => (from[n] < 0 ? null : cellOf(from[n], dims, cell, sweep.sizes));
+  const codes = [...values].map((value, n) => (which && !Number.isNaN(value) ? numberAt(which, cellAt(n)) : value));
   const names = which ? which.texts || null : array.texts || null;
-  const order = [...new Set(every.filter((one) => !Number.isNaN(one)))].sort((a, b) => a - b);
+  const order = [...new Set(codes.filter((code) => !Number.isNaN(code)))].sort((a, b) => a - b);
   const categories = names || which;
-  const finite = every.filter(Number.isFinite);
+  const finite = codes.filter(Number.isFinite);
   const [low, high] = ends(finite);
   const log = low > 0 && high / low >= 16;
   const share = (value) => (log ? Math.log(value / low) / Math.log(high / low || 2) : (value - low) / (high - low || 1));
@@ -231,39 +164,35 @@ function viewMap(page, host) {
     return categories ? areaColour(order.indexOf(value)) : shade(share(value));
   };
   // Values that aren't in order stand as names.
-  const asBands = (one, scale) => {
-    const sorted = !one.values || one.values.every((value, n) => !n || value > one.values[n - 1]);
-    return alongAsked(sorted ? one : { ...one, texts: one.values.map((_, n) => entryText(one, n)) }, scale);
+  const asBands = (along, scale) => {
+    const sorted = !along.values || along.values.every((value, n) => !n || value > along.values[n - 1]);
+    return alongAsked(sorted ? along : { ...along, texts: along.values.map((_, n) => entryText(along, n)) }, scale);
   };
   const word = (value) => (names ? names[value].replaceAll("_", " ") : givenText(value, which.units));
-  const boxes = boxesOf(host, panels);
-  panels.forEach(({ found, place, codes }, k) => {
-    const here = !page.asked.panel || page.chosen[page.asked.panel.name] === k;
-    const frame = drawMap(boxes[k], {
-      x: asBands(x, state.lx), y: asBands(by, state.ly),
-      colour: (n, m) => paint(codes[m * found.across + n]),
-      kind: categories ? (n, m) => codes[m * found.across + n] : null, word,
-      cursor: here ? [x.places[page.chosen[x.dim]], by.places[page.chosen[by.dim]]] : null,
-    });
-    const { across, upward } = frame.cells;
-    const middle = ([a, b]) => (a + b) / 2;
-    const spot = (n) => [middle(across[n % found.across]), middle(upward[Math.floor(n / found.across)])];
-    const inside = ([a, b], at) => at >= Math.min(a, b) && at < Math.max(a, b);
-    const marks = marksOf(page, codes.length, spot, place, -1, [...codes.keys()]);
-    marks.find = (px, py) => {
-      const n = across.findIndex((one) => inside(one, px));
-      const m = upward.findIndex((one) => inside(one, py));
-      return n < 0 || m < 0 ? -1 : m * found.across + n;
-    };
-    interact(frame, marks);
+  const frame = drawMap(host, {
+    x: asBands(x, state.lx), y: asBands(by, state.ly),
+    colour: (n, m) => paint(codes[m * columns + n]),
+    kind: categories ? (n, m) => codes[m * columns + n] : null,
+    cursor: [x.places[page.chosen[x.dim]], by.places[page.chosen[by.dim]]],
   });
+  const { across, upward } = frame.cells;
+  const middle = ([a, b]) => (a + b) / 2;
+  const spot = (n) => [middle(across[n % columns]), middle(upward[Math.floor(n / columns)])];
+  const inside = ([a, b], at) => at >= Math.min(a, b) && at < Math.max(a, b);
+  const marks = marksOf(page, codes.length, spot, cellAt, -1, [...codes.keys()]);
+  marks.find = (px, py) => {
+    const n = across.findIndex((rim) => inside(rim, px));
+    const m = upward.findIndex((rim) => inside(rim, py));
+    return n < 0 || m < 0 ? -1 : m * columns + n;
+  };
+  interact(frame, marks);
   if (categories) {
     host.append(legend(order.map((value, n) => ({ label: word(value), colour: areaColour(n) }))));
   } else if (finite.length) {
     host.append(shadeBar(`${array.label}: ${shownText(array, low)}`, shownText(array, high)));
   }
-  const missing = every.length - finite.length;
-  if (missing) host.append(note(`${grouped(missing)} of ${grouped(every.length)} have no value: point at one to see why`));
+  const missing = codes.length - finite.length;
+  if (missing) host.append(note(`${grouped(missing)} of ${grouped(codes.length)} have no value: point at one to see why`));
   page.shown = { cells: () => cellsAlong(page), names: [array.name, ...(which && which.role === "quantity" ? [which.name] : [])] };
 }
 
@@ -273,22 +202,22 @@ function viewBars(page, host) {
   const kept = keeping(sweep, limits, all, cell);
   const places = bestPlaces(gather(array, all, cell, sweep.sizes), kept, more, BARS);
   const cells = places.map((n) => cellOf(n, all, cell, sweep.sizes));
-  const plain = cells.map((one) => group.parts.map((part) => partAt(sweep, part, one)));
+  const plain = cells.map((cell) => group.parts.map((part) => partAt(sweep, part, cell)));
   const each = plain.map(folded);
-  const sums = group.parts.map((part, n) => ({ ...part, n, sum: each.reduce((sum, one) => sum + one[n], 0) }));
-  const largest = [...sums].sort((one, other) => other.sum - one.sum).filter((one) => one.sum > 0);
+  const sums = group.parts.map((part, n) => ({ ...part, n, sum: each.reduce((sum, values) => sum + values[n], 0) }));
+  const largest = [...sums].sort((first, second) => second.sum - first.sum).filter((first) => first.sum > 0);
   const kind = largest.length > PARTS ? largest.slice(0, PARTS - 1) : largest;
-  const own = sums.filter((one) => kind.includes(one));
-  const rest = largest.filter((one) => !kind.includes(one));
-  const parts = own.map((one) => ({ label: one.label, colour: areaColour(one.colour), from: [one] }));
-  if (rest.length) parts.push({ label: `the rest: ${rest.map((one) => one.label).join(", ")}`, colour: "#9a9a9a", from: rest });
+  const single = sums.filter((part) => kind.includes(part));
+  const rest = largest.filter((part) => !kind.includes(part));
+  const parts = single.map((part) => ({ label: part.label, colour: areaColour(part.colour), from: [part] }));
+  if (rest.length) parts.push({ label: `the rest: ${rest.map((part) => part.label).join(", ")}`, colour: "#9a9a9a", from: rest });
   const first = partOf(sweep, group);
   const total = sweep.arrays[group.total] || first;
-  const multiple = multiplesOf(first.units).find((one) => one[1] === state.unit);
-  const rows = cells.map((one, row) => {
+  const multiple = multiplesOf(first.units).find((multiple) => multiple[1] === state.unit);
+  const rows = cells.map((cell, row) => {
     const values = parts.map((part) => part.from.reduce((sum, { n }) => sum + each[row][n], 0));
-    const whole = sweep.arrays[group.total] ? numberAt(total, one) : values.reduce((sum, each) => sum + each, 0);
-    return { name: nameOf(sweep, one, all) || "this cell", values, text: shownText(total, whole, 3) };
+    const whole = sweep.arrays[group.total] ? numberAt(total, cell) : values.reduce((sum, each) => sum + each, 0);
+    return { name: nameOf(sweep, cell, all) || "this cell", values, text: shownText(total, whole, 3) };
   });
   if (!rows.length) {
     host.replaceChildren(note(why(page)));
@@ -296,13 +225,13 @@ function viewBars(page, host) {
     return;
   }
   const limit = limitOf(page, total);
-  const chosen = cells.findIndex((one) => textOfCell(sweep, one) === textOfCell(sweep, page.chosen));
+  const chosen = cells.findIndex((cell) => textOfCell(sweep, cell) === textOfCell(sweep, page.chosen));
   const frame = drawBars(host, { rows, parts, units: first.units, label: group.label, multiple, limits: limit, chosen });
   host.append(belowText(plain, group.parts.map((part) => part.label)));
   const marks = marksOf(page, rows.length, () => null, (n) => cells[n], chosen, [...rows.keys()]);
   marks.find = (_, y) => frame.rows.findIndex(([from, to]) => y >= from && y < to);
   interact(frame, marks);
-  page.shown = { cells: () => cells, names: group.parts.flatMap((one) => one.variables).filter((name) => sweep.arrays[name]) };
+  page.shown = { cells: () => cells, names: group.parts.flatMap((part) => part.variables).filter((name) => sweep.arrays[name]) };
 }
 
 function partAt(sweep, part, cell) {
@@ -317,7 +246,7 @@ function partAt(sweep, part, cell) {
 function rowsShown(page) {
   const { sweep, shown } = page;
   if (!shown) return [];
-  const columns = sweep.data.arrays.filter((one) => one.role === "column").map((one) => one.name);
+  const columns = sweep.data.arrays.filter((array) => array.role === "column").map((array) => array.name);
   const names = [...columns, ...shown.names];
   const heads = names.map((name) => {
     const { units } = sweep.arrays[name];
@@ -390,8 +319,8 @@ function limitsOf(page) {
 // What the sweep is, where its numbers come from.
 function about(page) {
   const { data } = page.sweep;
-  const rows = data.constants.flatMap((one) => [make("dt", {}, capital(one.label)),
-    make("dd", {}, one.text, " ", make("small", {}, one.origin))]);
+  const rows = data.constants.flatMap((constant) => [make("dt", {}, capital(constant.label)),
+    make("dd", {}, constant.text, " ", make("small", {}, constant.origin))]);
   const lines = [data.summary ? make("p", {}, data.summary) : null,
     make("p", { className: "quiet" }, [data.title, data.history, data.source].filter(Boolean).join(" · "),
       `. Numbers are kept to ${data.digits} digits; the address holds this view.`)];
