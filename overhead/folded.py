@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, constant, derived, formula, total
+from overhead.formula import constant, derived, formula, total
 from overhead.labels import FOLDED, PAIRED
 from overhead.quantity import Array
 from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, KEPT, UNEVEN
@@ -224,39 +224,10 @@ def v_min_imbalance_time(
     return xp.maximum(extra - exposed_pp_time, 0.0)
 
 
-# What lies where: the first rank has both ends of the model.
+# What lies where: the first rank has both ends of the model, so that its last stage is the first.
 
 BOTH_ENDS = "the first rank holds the embedding and the output layer"
-
-
-@formula(returns="last_stage", source="qi2023", where="section 6", **KNOWN)
-def turned_last_stage(pp):
-    """Index of the stage with the last layers of the model: the first."""
-    return 0.0 * pp
-
-
-@derived(returns="stage_mtp_layers", assumes=(BOTH_ENDS,), **KNOWN)
-def folded_mtp_layers(mtp_depths, stage):
-    """MTP layers of the stage: with the loss."""
-    return mtp_depths * xp.where(stage == 0.0, 1.0, 0.0)
-
-
-@derived(returns="stage_layers", assumes=(BOTH_ENDS,), **KNOWN)
-def folded_stage_layers(
-    layers,
-    pipeline_layers,
-    pp,
-    virtual_pipeline_size,
-    embedding_layer_weight,
-    head_layer_weight,
-    stage,
-    stage_added_layers,
-):
-    """Layers of the stage: two chunks, the first less the counted embedding and LM head."""
-    ends = embedding_layer_weight + head_layer_weight
-    even = virtual_pipeline_size * xp.ceil((pipeline_layers + ends) / (pp * virtual_pipeline_size))
-    remaining = xp.maximum(even - xp.where(stage == 0.0, ends, 0.0), 0.0)
-    return xp.asarray(remaining * layers / xp.maximum(pipeline_layers, 1.0) + stage_added_layers)
+constant("folded_pipeline", 1.0, source="qi2023", where="section 6", **KNOWN)
 
 
 @derived(returns="stage_leading_layers", assumes=(BOTH_ENDS,), **KNOWN)
@@ -278,21 +249,6 @@ def folded_leading_layers(
     return xp.maximum(down + up - xp.where(stage == 0.0, embedding_layer_weight, 0.0), 0.0)
 
 
-for _which, _words in (("embedding", "Embedding"), ("output", "LM head")):
-
-    @derived(
-        returns=f"holds_{_which}",
-        name=f"first_holds_{_which}",
-        title=f"{_words} on the stage: the first stage",
-        lacks={"mtp_depths": "the rank of the last stage is that of the first"}
-        if _which == "embedding"
-        else None,
-        **KNOWN,
-    )
-    def _first_holds(stage: Array) -> Array:
-        return xp.where(stage == 0.0, 1.0, 0.0)
-
-
 total(
     "last_stage_extra_time",
     ("output_time", "vocabulary_last_time"),
@@ -311,30 +267,3 @@ total(
     ),
     **KNOWN,
 )
-
-
-constant(
-    "tied_all_reduce_backward_count", 0.0, "None: embedding and LM head on the same rank", **KNOWN
-)
-alias("all_dense_parameters", "pipeline_parameters", name="folded_dense_parameters", **KNOWN)
-
-
-@derived(
-    returns="pp_transfer_total_energy", assumes=("at the turn nothing is transferred",), **KNOWN
-)
-def folded_transfer_energy(
-    tp,
-    cp,
-    dp,
-    num_micro_batches,
-    has_backward,
-    node_boundaries,
-    virtual_pipeline_size,
-    pp_transfer_energy,
-    pp,
-    pp_inner_energy,
-):
-    """PP transfer energy per step of a folded pipeline, inter-node and intra-node."""
-    inside = xp.maximum(pp - 1.0 - node_boundaries, 0.0)
-    ways = virtual_pipeline_size * tp * cp * dp * num_micro_batches * (1.0 + has_backward)
-    return ways * (node_boundaries * pp_transfer_energy + inside * pp_inner_energy)

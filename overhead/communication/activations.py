@@ -210,10 +210,13 @@ product("tied_all_reduce_backward_time", ("tied_all_reduce_backward_count", "tie
     ),
     **TIED,
 )
-def tied_all_reduce_backward_count(pp, weight_copies, has_backward, tied_embeddings, mtp_depths):
-    """All-reduces of tied embedding gradients per step: one."""
+def tied_all_reduce_backward_count(
+    pp, weight_copies, folded_pipeline, has_backward, tied_embeddings, mtp_depths
+):
+    """All-reduces of tied embedding gradients per step: one, unless a rank has both tables."""
     both = xp.where(mtp_depths > 0.0, 1.0, tied_embeddings)
-    once = xp.where(weight_copies > 1.0, 0.0, has_backward * both)
+    same_rank = (weight_copies > 1.0) | (folded_pipeline > 0.0)
+    once = xp.where(same_rank, 0.0, has_backward * both)
     return xp.where(pp > 1.0, once, 0.0)
 
 
@@ -319,14 +322,16 @@ def pp_transfer_total_energy(
     virtual_pipeline_size,
     pp_transfer_energy,
     pp,
+    folded_pipeline,
     pp_inner_energy,
 ):
     """PP transfer energy per step of all pipelines, inter-node and intra-node."""
-    # Boundaries between nodes on a micro-batch's way through all virtual stages; from one to the
-    # next it goes from the last stage back to the first.
-    crossing = virtual_pipeline_size * (node_boundaries + 1.0) - 1.0
+    # Boundaries on a micro-batch's way through all virtual stages, and those between nodes: from
+    # one to the next it goes from the last stage back to the first, or turns where it is.
+    back = (1.0 - folded_pipeline) * (virtual_pipeline_size - 1.0)
+    crossing = virtual_pipeline_size * node_boundaries + back
     across = xp.where(node_boundaries > 0.0, crossing, 0.0)
-    inside = xp.maximum(pp * virtual_pipeline_size - 1.0 - across, 0.0)
+    inside = xp.maximum(virtual_pipeline_size * (pp - 1.0) + back - across, 0.0)
     ways = tp * cp * dp * num_micro_batches * (1.0 + has_backward)
     return ways * (across * pp_transfer_energy + inside * pp_inner_energy)
 

@@ -380,6 +380,7 @@ def all_dense_parameters(
     pp,
     tied_embeddings,
     weight_copies,
+    folded_pipeline,
     mtp_depths,
     padded_vocabulary_size,
     hidden_size,
@@ -391,7 +392,7 @@ def all_dense_parameters(
     copies = 2.0 * (weight_copies - 1.0) + further
     more = tied_embeddings + (1.0 - tied_embeddings) * copies
     tables = more * (padded_vocabulary_size * hidden_size / tp) + further * position_parameters
-    return pipeline_parameters + xp.where(pp > 1.0, tables, 0.0)
+    return pipeline_parameters + xp.where((pp > 1.0) & (folded_pipeline == 0.0), tables, 0.0)
 
 
 alias("all_dense_parameters", "pipeline_parameters", when=UNKNOWN)

@@ -47,9 +47,9 @@ product("mtp_depths", ("has_backward", "mtp_layers"), "MTP depth: training only"
     assumes=("all MTP layers are on the last stage, and not counted in the stage split", ENDS),
     **MTP,
 )
-def stage_mtp_layers(mtp_depths, stage, pp, weight_copies):
+def stage_mtp_layers(mtp_depths, stage, last_stage, weight_copies):
     """MTP layers of the stage."""
-    last = xp.where(stage == pp - 1.0, 1.0, 0.0)
+    last = xp.where(stage == last_stage, 1.0, 0.0)
     both = (last + xp.where(stage == 0.0, 1.0, 0.0)) / 2.0
     return mtp_depths * xp.where(weight_copies > 1.0, both, last)
 
@@ -82,13 +82,14 @@ def stage_layers(
     embedding_layer_weight,
     head_layer_weight,
     stage,
+    last_stage,
     stage_added_layers,
 ):
     """Layers of the stage; the mean with MoE layers as separate pipeline layers."""
     slots = pipeline_layers + embedding_layer_weight + head_layer_weight
     even = virtual_pipeline_size * xp.ceil(slots / (pp * virtual_pipeline_size))
     first = xp.where(stage == 0.0, embedding_layer_weight, 0.0)
-    remaining = even - first - xp.where(stage == pp - 1.0, head_layer_weight, 0.0)
+    remaining = even - first - xp.where(stage == last_stage, head_layer_weight, 0.0)
     mixers = xp.maximum(remaining, 0.0) * layers / xp.maximum(pipeline_layers, 1.0)
     return xp.asarray(mixers + stage_added_layers)
 
@@ -97,17 +98,17 @@ def stage_layers(
     assumes=(ENDS, "MTP layers need their own copy of the embedding"),
     **PIPELINE,
 )
-def holds_embedding(stage, pp, weight_copies, mtp_depths):
+def holds_embedding(stage, last_stage, weight_copies, mtp_depths):
     """Embedding on the stage (0 or 1)."""
-    other = (stage == pp - 1.0) & ((weight_copies > 1.0) | (mtp_depths > 0.0))
+    other = (stage == last_stage) & ((weight_copies > 1.0) | (mtp_depths > 0.0))
     return xp.where((stage == 0.0) | other, 1.0, 0.0)
 
 
 @formula(assumes=(ENDS,), **PIPELINE)
-def holds_output(stage, pp, weight_copies):
+def holds_output(stage, last_stage, weight_copies):
     """LM head on the stage (0 or 1)."""
     other = (stage == 0.0) & (weight_copies > 1.0)
-    return xp.where((stage == pp - 1.0) | other, 1.0, 0.0)
+    return xp.where((stage == last_stage) | other, 1.0, 0.0)
 
 
 @formula(assumes=(f"{ENDS}, and this is their mean",), **PIPELINE)
@@ -381,9 +382,9 @@ def second_stage(pp):
 
 
 @formula(source=DERIVED)
-def last_stage(pp):
-    """Index of the last stage."""
-    return pp - 1.0
+def last_stage(pp, folded_pipeline):
+    """Index of the stage with the last layers: of a folded pipeline the first."""
+    return (1.0 - folded_pipeline) * (pp - 1.0)
 
 
 @formula(source=DERIVED)

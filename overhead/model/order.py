@@ -13,7 +13,6 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.formula import alias, call, declare, formula
-from overhead.labels import FOLDED
 from overhead.quantity import VOCABULARY
 from overhead.special import (
     ATTENDING,
@@ -31,7 +30,6 @@ LETTERS = {"L": LINEAR, "M": LINEAR, "*": ATTENTION, "E": MIXTURE}
 MOST = LAYERS_A_NUMBER * len(NUMBERS)
 ORDERED = {"order": "followed", "shapes": "known"}
 SPREAD = {"order": "spread"}
-TURNED = {**ORDERED, "schedule": "|".join(FOLDED)}
 STAGES = ("first_stage", "second_stage", "expert_stage", "last_stage", "parameter_stage")
 Kernel = Callable[..., Any]
 SOURCE: dict[str, Any] = {
@@ -114,22 +112,15 @@ def _chunk(pp, virtual_pipeline_size, pipeline_layers, first, last):
 
 
 def _held(kind: float) -> Kernel:
-    """Return what counts the layers of a kind in a stage."""
+    """Return what counts the layers of a kind in a stage; of two stages in one rank the mean."""
 
-    def kernel(stage, weight_copies, pp, virtual_pipeline_size, layers, first, last, *numbers):
+    def kernel(stage, copies, folded, pp, virtual_pipeline_size, layers, first, last, *numbers):
         chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
-        copied = xp.where(weight_copies > 1.0, 1.0, 0.0)
-        return layers_of_kind(kind, stage, copied, pp, chunk, first, *numbers) / (1.0 + copied)
-
-    return kernel
-
-
-def _turned(kind: float) -> Kernel:
-    """Return what counts the layers of a kind in a stage with a chunk down and one up."""
-
-    def kernel(stage, pp, virtual_pipeline_size, layers, first, last, *numbers):
-        chunk = _chunk(pp, virtual_pipeline_size, layers, first, last)
-        return layers_of_kind(kind, stage, 1.0, 2.0 * pp, chunk, first, *numbers)
+        copied = xp.where(copies > 1.0, 1.0, 0.0)
+        # A folded pipeline has a chunk on the way down and one on the way up in each stage.
+        both, period = xp.where(folded > 0.0, 1.0, copied), pp * (1.0 + folded)
+        held = layers_of_kind(kind, stage, both, period, chunk, first, *numbers)
+        return held / xp.where(folded > 0.0, 1.0, 1.0 + copied)
 
     return kernel
 
@@ -139,16 +130,7 @@ for _kind, _returns in (
     (ATTENTION, "ordered_attention_layers"),
     (MIXTURE, "ordered_moe_layers"),
 ):
-    declare(
-        _returns,
-        ("stage", "weight_copies", *CUT),
-        _held(_kind),
-        assumes=("of two stages in one rank the mean",),
-        **SOURCE,
-    )
-    declare(
-        _returns, ("stage", *CUT), _turned(_kind), name=f"folded_{_returns}", when=TURNED, **SOURCE
-    )
+    declare(_returns, ("stage", "weight_copies", "folded_pipeline", *CUT), _held(_kind), **SOURCE)
 
 
 # What stands in a stage: as of kinds evenly spread, and what the order gives it beyond that.
@@ -162,23 +144,22 @@ def _stage_layers(
     return xp.maximum(spread + beyond, 0.0)
 
 
-for _when in (ORDERED, TURNED):
-    declare(
-        "stage_layers",
-        (
-            "spread_layers",
-            "order_holds",
-            "ordered_layers",
-            "ordered_moe_layers",
-            "separate_moe_layers",
-            "pipeline_layers",
-        ),
-        _stage_layers,
-        "Mixers of the stage by their order",
-        name="ordered_stage_layers" if _when is ORDERED else "ordered_folded_layers",
-        when=_when,
-        **SOURCE,
-    )
+declare(
+    "stage_layers",
+    (
+        "spread_layers",
+        "order_holds",
+        "ordered_layers",
+        "ordered_moe_layers",
+        "separate_moe_layers",
+        "pipeline_layers",
+    ),
+    _stage_layers,
+    "Mixers of the stage by their order",
+    name="ordered_stage_layers",
+    when=ORDERED,
+    **SOURCE,
+)
 
 
 @formula(
@@ -260,26 +241,17 @@ def heaviest(
     So it is where all stages between the ends are alike; the weights follow from what is `taken`.
     """
 
-    def kernel(turned: float) -> Kernel:
-        def found(other, order_holds, copies, pp, chunks, layers, first, last, *more):
-            numbers, weight_values = more[: len(NUMBERS)], more[len(NUMBERS) :]
-            chunk, copied = (
-                _chunk(pp, chunks, layers, first, last),
-                xp.where(copies > 1.0, 1.0, 0.0),
-            )
-            cut = (pp, turned, copied, chunk, first, *numbers)
-            stage = heaviest_stage(*weights(*weight_values), *cut)
-            some = (order_holds > 0.0) & (pp > 2.0 - turned)
-            return xp.where(some, stage, other)
-
-        return found
+    def kernel(other, order_holds, copies, folded, pp, chunks, layers, first, last, *more):
+        numbers, weight_values = more[: len(NUMBERS)], more[len(NUMBERS) :]
+        chunk = _chunk(pp, chunks, layers, first, last)
+        copied = xp.where(copies > 1.0, 1.0, 0.0)
+        cut = (pp, folded, copied, chunk, first, *numbers)
+        stage = heaviest_stage(*weights(*weight_values), *cut)
+        return xp.where((order_holds > 0.0) & (pp > 2.0 - folded), stage, other)
 
     alias(returns, otherwise, title)
-    inputs = (otherwise, "order_holds", "weight_copies", *CUT, *taken)
-    for when in (ORDERED, TURNED):
-        name = f"{'folded' if when is TURNED else 'ordered'}_{returns}"
-        further: dict[str, Any] = {"name": name, "when": when, **SOURCE}
-        declare(returns, inputs, kernel(float(when is TURNED)), title, **further)
+    inputs = (otherwise, "order_holds", "weight_copies", "folded_pipeline", *CUT, *taken)
+    declare(returns, inputs, kernel, title, name=f"ordered_{returns}", when=ORDERED, **SOURCE)
 
 
 heaviest(
