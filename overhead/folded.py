@@ -12,7 +12,8 @@ from overhead.arrays import xp
 from overhead.formula import constant, derived, formula, total
 from overhead.labels import FOLDED, PAIRED
 from overhead.quantity import Array
-from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, KEPT, UNEVEN
+from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, STEADY, UNEVEN
+from overhead.schedule import PATTERN as V_PATTERN
 
 ALL: dict[str, Any] = {"when": {"schedule": "|".join(FOLDED)}}
 KNOWN: dict[str, Any] = {"when": {**ALL["when"], "shapes": "known"}}
@@ -21,11 +22,7 @@ V_HALF = {"schedule": FOLDED[1]}
 V_MIN = {"schedule": FOLDED[2]}
 DUAL_V = {"schedule": PAIRED[1]}
 SPLIT: dict[str, Any] = {"source": "qi2023", "where": "section 6; the form by simulation"}
-PATTERN: dict[str, Any] = {
-    "source": "qi2024",
-    "where": "section 3.3 and appendix; the form by simulation",
-}
-STEADY = "each rank keeps its steady order while the pipeline fills and drains"
+PATTERN: dict[str, Any] = {"source": "qi2024", "where": V_PATTERN}
 STEADY_ENDS = (EVEN, STEADY, AT_LEAST_PP)
 BOUND = "an upper bound if dgrad is shorter than the forward pass, or wgrad longer"
 SHORT = "a transfer takes no longer than half of a chunk's forward"
@@ -166,34 +163,6 @@ def dual_pipe_v_p2p_time(p2p_time, pp, num_micro_batches):
     """Exposed PP communication, DualPipeV: at most as DualPipe on twice the ranks."""
     several = p2p_time * (2.0 * pp - 1.0) * (num_micro_batches / pp + 2.0)
     return xp.where(pp > 1.0, several, 0.0 * p2p_time)
-
-
-# Micro-batches in flight, in whole stages' worth: two chunks are one.
-
-
-@formula(returns="in_flight_micro_batches", assumes=(*KEPT, STEADY), when=V_HALF, **PATTERN)
-def v_half_in_flight(num_micro_batches, stage, pp):
-    """Micro-batches in flight in V-half: those of half the stages, and one."""
-    most = xp.where(pp > 1.0, xp.floor(pp / 2.0) + 1.0, 1.0)
-    return xp.where(stage < pp, xp.minimum(num_micro_batches, most), 0.0)
-
-
-@formula(returns="in_flight_micro_batches", assumes=(*KEPT, STEADY), when=V_MIN, **PATTERN)
-def v_min_in_flight(num_micro_batches, stage, pp):
-    """Micro-batches in flight in V-min: those of a third of the stages, and one; at most."""
-    return xp.where(stage < pp, xp.minimum(num_micro_batches, xp.floor((pp + 4.0) / 3.0)), 0.0)
-
-
-@formula(
-    returns="in_flight_micro_batches",
-    source="dualpipe",
-    where="README, table of memory: 2*pp + 1 chunks",
-    assumes=KEPT,
-    when=DUAL_V,
-)
-def dual_pipe_v_in_flight(num_micro_batches, stage, pp):
-    """Micro-batches in flight in DualPipeV, of both chunks together."""
-    return xp.where(stage < pp, xp.minimum(num_micro_batches, pp + 0.5), 0.0)
 
 
 # What both ends of the model add, which are in one rank.

@@ -250,20 +250,20 @@ def limited_device_energy(
 
 
 @derived(assumes=("hosts take the same whatever the GPUs do",))
-def host_energy(world_size, host_power, fan_power, step_time):
-    """Energy of a step: hosts and fans."""
-    return world_size * (host_power + fan_power) * step_time
-
-
-@derived()
-def nics(world_size, nics_per_node, gpus_per_node):
-    """NICs in the cluster."""
-    return world_size * nics_per_node / gpus_per_node
-
-
-product("nic_energy", ("nics", "nic_power", "step_time"))
-product("switch_energy", ("nics", "switch_power", "step_time"))
-total("node_energy", ("device_energy", "host_energy", "nic_energy"))
+def node_energy(
+    device_energy,
+    world_size,
+    host_power,
+    fan_power,
+    nic_power,
+    nics_per_node,
+    gpus_per_node,
+    step_time,
+):
+    """Energy of a step: GPUs, hosts with their fans, and network cards."""
+    cards = world_size * nics_per_node / gpus_per_node
+    host = world_size * (host_power + fan_power) * step_time
+    return device_energy + host + cards * nic_power * step_time
 
 
 @derived()
@@ -278,9 +278,20 @@ def node_dc_power(node_energy, step_time, world_size, gpus_per_node):
         "transceivers outside the board",
     )
 )
-def step_energy(node_energy, psu_efficiency, switch_energy, communication_energy, pue):
+def step_energy(
+    node_energy,
+    psu_efficiency,
+    world_size,
+    switch_power,
+    nics_per_node,
+    gpus_per_node,
+    step_time,
+    communication_energy,
+    pue,
+):
     """Energy of a step: nodes with their supplies, switches, moved bits, the site."""
-    return pue * (node_energy / psu_efficiency + switch_energy + communication_energy)
+    switches = world_size * nics_per_node / gpus_per_node * switch_power * step_time
+    return pue * (node_energy / psu_efficiency + switches + communication_energy)
 
 
 @derived()

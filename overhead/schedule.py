@@ -7,6 +7,8 @@ that nothing hides.  Each form is compared with an event simulation of its sched
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from overhead.arrays import xp
 from overhead.formula import alias, declare, derived, formula, total
 from overhead.interleaved import interleaved_time
@@ -445,40 +447,74 @@ def interleaved_in_flight(num_micro_batches, virtual_pipeline_size, pp, stage):
     return xp.where(stage < pp, xp.minimum(num_micro_batches, ahead), 0.0)
 
 
-@formula(
-    returns="in_flight_micro_batches",
-    source="qi2023",
-    where="section 2.3, table 2; section 6, the form of ZB-V by simulation",
-    assumes=KEPT,
-    when={"schedule": "zero_bubble_h1|zero_bubble_v"},
-)
-def zero_bubble_in_flight(num_micro_batches, stage, pp):
-    """Micro-batches in flight in ZB-H1 and ZB-V: in every stage as many as in 1F1B's first."""
-    return xp.where(stage < pp, xp.minimum(num_micro_batches, pp), 0.0)
+def _at_most(most: Callable[[Array], Array]) -> Callable[..., Array]:
+    """Return what counts the micro-batches in flight where every stage has as many at most."""
+
+    def kernel(num_micro_batches, stage, pp):
+        return xp.where(stage < pp, xp.minimum(num_micro_batches, most(pp)), 0.0)
+
+    return kernel
 
 
-@formula(
-    returns="in_flight_micro_batches",
-    source="qi2023",
-    where="section 2.3, table 2",
-    assumes=KEPT,
-    when=H2,
-)
-def zero_bubble_h2_in_flight(num_micro_batches, stage, pp):
-    """Micro-batches in flight in ZB-H2."""
-    return xp.where(stage < pp, xp.minimum(num_micro_batches, 2.0 * pp - 1.0), 0.0)
-
-
-@formula(
-    returns="in_flight_micro_batches",
-    source="deepseekv3",
-    where="section 3.2.1, table 2",
-    assumes=(*KEPT, "a device holds the weights of two stages"),
-    when=DUAL,
-)
-def dual_pipe_in_flight(num_micro_batches, stage, pp):
-    """Micro-batches in flight in DualPipe, of both directions together."""
-    return xp.where(stage < pp, xp.minimum(num_micro_batches, pp + 1.0), 0.0)
+TABLE_2 = "section 2.3, table 2"
+STEADY = "each rank keeps its steady order while the pipeline fills and drains"
+PATTERN = "section 3.3 and appendix; the form by simulation"
+V_TABLE = "README, table of memory: 2*pp + 1 chunks"
+BOTH_WAYS = "a device holds the weights of two stages"
+# By schedule the most that a stage has, in whole stages' worth, of both directions or chunks.
+for _name, _when, _most, _source, _where, _assumes in (
+    (
+        "zero_bubble_in_flight",
+        {"schedule": "zero_bubble_h1|zero_bubble_v"},
+        lambda pp: pp,
+        "qi2023",
+        f"{TABLE_2}; section 6, the form of ZB-V by simulation",
+        (),
+    ),
+    ("zero_bubble_h2_in_flight", H2, lambda pp: 2.0 * pp - 1.0, "qi2023", TABLE_2, ()),
+    (
+        "dual_pipe_in_flight",
+        DUAL,
+        lambda pp: pp + 1.0,
+        "deepseekv3",
+        "section 3.2.1, table 2",
+        (BOTH_WAYS,),
+    ),
+    (
+        "dual_pipe_v_in_flight",
+        {"schedule": "dual_pipe_v"},
+        lambda pp: pp + 0.5,
+        "dualpipe",
+        V_TABLE,
+        (),
+    ),
+    (
+        "v_half_in_flight",
+        {"schedule": "v_half"},
+        lambda pp: xp.where(pp > 1.0, xp.floor(pp / 2.0) + 1.0, 1.0),
+        "qi2024",
+        PATTERN,
+        (STEADY,),
+    ),
+    (
+        "v_min_in_flight",
+        {"schedule": "v_min"},
+        lambda pp: xp.floor((pp + 4.0) / 3.0),
+        "qi2024",
+        PATTERN,
+        (STEADY,),
+    ),
+):
+    declare(
+        "in_flight_micro_batches",
+        ("num_micro_batches", "stage", "pp"),
+        _at_most(_most),
+        name=_name,
+        source=_source,
+        where=_where,
+        assumes=(*KEPT, *_assumes),
+        when=_when,
+    )
 
 
 @derived(

@@ -78,7 +78,6 @@ def _layer(attention, mlp, norms, mlp_norm):
 for _name, _mlp, _norm, _words in (
     ("dense_layer", "mlp", "mlp_norm", "Parameters per dense layer"),
     ("moe_layer", "moe", "norm", "Parameters per MoE layer"),
-    ("active_moe_layer", "active_moe", "norm", "Activated parameters per MoE layer"),
 ):
     declare(
         f"{_name}_parameters",
@@ -128,17 +127,29 @@ def parameters(
     return dense + moe_layers * moe_layer_parameters + non_layer_parameters
 
 
-@formula(source=MIXTRAL, where="section 2.1", assumes=(*MTP, "embeddings count as active"))
+@formula(
+    source=MIXTRAL,
+    where="section 2.1",
+    assumes=(*MTP, "embeddings, router and shared experts count as active"),
+)
 def active_parameters(
     dense_mlp_layers,
     dense_layer_parameters,
     moe_layers,
-    active_moe_layer_parameters,
+    mixer_parameters,
+    mixer_norm_parameters,
+    norm_parameters,
+    experts_per_token,
+    expert_parameters,
+    router_parameters,
+    shared_expert_parameters,
     non_layer_parameters,
 ):
     """Parameters of the model that one token meets."""
+    active = experts_per_token * expert_parameters + router_parameters + shared_expert_parameters
+    mixture = mixer_parameters + active + mixer_norm_parameters + norm_parameters
     dense = dense_mlp_layers * dense_layer_parameters
-    return dense + moe_layers * active_moe_layer_parameters + non_layer_parameters
+    return dense + moe_layers * mixture + non_layer_parameters
 
 
 # One layer's attention, and its feed-forward (`overhead.model` has what they are made of).
@@ -166,14 +177,6 @@ SHARED: dict[str, Any] = {"source": DEEPSEEK_V3, "where": "section 2.1.2"}
 def moe_parameters(experts, expert_parameters, router_parameters, shared_expert_parameters):
     """MoE block parameters per layer."""
     return experts * expert_parameters + router_parameters + shared_expert_parameters
-
-
-@formula(**EXPERTS, assumes=("router and shared experts count as active",))
-def active_moe_parameters(
-    experts_per_token, expert_parameters, router_parameters, shared_expert_parameters
-):
-    """Activated MoE block parameters per layer."""
-    return experts_per_token * expert_parameters + router_parameters + shared_expert_parameters
 
 
 @formula(
@@ -215,8 +218,8 @@ CAUSAL = "a token attends to itself and to earlier ones: half of the scores if t
 BACKWARD = "the backward pass costs twice the forward pass"
 
 
-@formula(**PALM, assumes=("embedding, norms and biases have no GEMMs",))
-def active_weights(
+@formula(**APPENDIX, assumes=("embedding, norms and biases have no GEMMs",))
+def weight_flops_per_token(
     layers,
     mixer_weights,
     dense_mlp_layers,
@@ -227,15 +230,10 @@ def active_weights(
     experts_per_token,
     expert_weights,
 ):
-    """Activated GEMM weights in the layers."""
+    """Layer weight FLOPs per token, forward: of the weights that it meets."""
     routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
-    return layers * mixer_weights + dense_mlp_layers * mlp_weights + moe_layers * routed
-
-
-@formula(**APPENDIX)
-def weight_flops_per_token(active_weights):
-    """Layer weight FLOPs per token, forward."""
-    return 2.0 * active_weights
+    active = layers * mixer_weights + dense_mlp_layers * mlp_weights + moe_layers * routed
+    return 2.0 * active
 
 
 @formula(

@@ -192,16 +192,6 @@ def pod_time(pod_latency_count, pod_latency, pod_transfer_fraction, pod_serializ
     return pod_latency_count * pod_latency + pod_transfer_fraction * pod_serialization_time
 
 
-total(
-    "time",
-    ("intra_time", "inter_time", "pod_time"),
-    "Collective time, level by level",
-    name="level_time",
-    assumes=("phases on different levels are sequential", "the reduction itself costs nothing"),
-    when={**SEQUENTIAL, "reduction": "free"},
-)
-
-
 @derived(returns="latency_time", assumes=MODEL, when=SEQUENTIAL)
 def level_latency_time(
     intra_latency_count,

@@ -1,24 +1,29 @@
 """Phases on different dimensions or levels, pipelined over chunks of the buffer.
 
-First come one chunk's phases, then the slowest dimension's phases for each further chunk.
+First come one chunk's phases, then the slowest dimension's phases for each further chunk.  So all
+chunks are waited for on the slowest dimension, and one on the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from overhead.arrays import xp
 from overhead.collectives.levels import HIERARCHY
-from overhead.formula import declare, derived, product, total
+from overhead.formula import Further, declare, derived
+from overhead.quantity import Array
 
 PIPELINED = {"phases": "pipelined"}
 FLAT = {"shape": "flat", **PIPELINED}
-LEVELS = {**HIERARCHY, **PIPELINED}
-FOLLOW = (
-    "chunks follow one another through the dimensions",
-    "the phases of one chunk on one dimension block it for the others",
-)
-ON_THE_PATH = ("every chunk waits for the slowest dimension, the first one for the others, too",)
+PHASES = ("phase_1_time", "phase_2_time", "phase_3_time")
+SAID: Further = {
+    "assumes": (
+        "every chunk waits for the slowest dimension, the first one for the others, too",
+        "the phases of one chunk on one dimension block it for the others",
+    )
+}
 
 
 @derived(when=PIPELINED)
@@ -27,122 +32,76 @@ def pipelined_chunks(phase_chunks, sequential_phases):
     return xp.where(sequential_phases > 0.0, phase_chunks, 1.0)
 
 
-# One chunk's phases on a dimension of a flat network, where all links are alike, or on a level.
+def waited_for(times: tuple[Array, ...], chunks: Array) -> list[Array]:
+    """Return by dimension the chunks whose phases are waited for: all where these take longest.
+
+    Of dimensions that take equally long it is the first.
+    """
+    first, second, third = times
+    longest = (
+        (first >= second) & (first >= third),
+        (second > first) & (second >= third),
+        (third > first) & (third > second),
+    )
+    return [xp.where(here, chunks, 1.0) for here in longest]
 
 
-def _chunk_transfer(transfer_fraction, pipelined_chunks, serialization_time):
-    return transfer_fraction / pipelined_chunks * serialization_time
+def _phase(latency_count, latency, transfer_fraction, chunks, serialization_time):
+    return latency_count * latency + transfer_fraction / chunks * serialization_time
 
 
-TRANSFER = "Transfer of one chunk's phases on one dimension"
-for _phase, _dimension, _level in (
-    ("phase_1", "dimension_1", "intra_"),
-    ("phase_2", "dimension_2", "inter_"),
-    ("phase_3", "dimension_3", "pod_"),
+def _latency(first, second, third, chunks, *paid):
+    """Latencies of phases that are waited for; `paid`: counts, then a latency or one a level."""
+    passes, latencies = waited_for((first, second, third), chunks), paid[3:] * (3 // len(paid[3:]))
+    each = zip(passes, paid[:3], latencies, strict=True)
+    return sum(waited * count * latency for waited, count, latency in each)
+
+
+def _transfer(first, second, third, chunks, *sent):
+    """Transfers of phases that are waited for; `sent`: fractions, then a wire or one a level."""
+    passes, wires = waited_for((first, second, third), chunks), sent[3:] * (3 // len(sent[3:]))
+    each = zip(passes, sent[:3], wires, strict=True)
+    return sum(waited * (fraction / chunks * wire) for waited, fraction, wire in each)
+
+
+def _level(index: int) -> Callable[..., Any]:
+    def kernel(first, second, third, chunks):
+        times = first, second, third
+        return waited_for(times, chunks)[index] * times[index]
+
+    return kernel
+
+
+# All links of a flat network are alike, though the switch that reduces has a latency of its own.
+ALIKE = ("dimension_1", "dimension_2", "dimension_3")
+LEVELS = ("intra", "inter", "pod")
+for _when, _dimensions, _latencies, _wires in (
+    (FLAT, ALIKE, ("latency",), ("serialization_time",)),
+    ({**FLAT, "in_network": "yes"}, ALIKE, ("in_network_latency",), ("serialization_time",)),
+    (
+        {**HIERARCHY, **PIPELINED},
+        LEVELS,
+        tuple(f"{level}_latency" for level in LEVELS),
+        tuple(f"{level}_serialization_time" for level in LEVELS),
+    ),
 ):
-    for _when, _of in ((FLAT, ""), (LEVELS, _level)):
-        _latency = (f"{_dimension}_latency_count", f"{_of}latency")
-        product(f"{_phase}_latency_time", _latency, when=_when, name=f"{_phase}_{_of}latency_time")
-        _sent = (f"{_dimension}_transfer_fraction", "pipelined_chunks", f"{_of}serialization_time")
-        declare(f"{_phase}_transfer_time", _sent, _chunk_transfer, TRANSFER, when=_when)
-    total(f"{_phase}_time", (f"{_phase}_latency_time", f"{_phase}_transfer_time"), when=PIPELINED)
-product(
-    "phase_1_latency_time",
-    ("dimension_1_latency_count", "in_network_latency"),
-    when={**FLAT, "in_network": "yes"},
-    name="phase_1_in_network_latency_time",
-)
+    _counts = [f"{dimension}_latency_count" for dimension in _dimensions]
+    _fractions = [f"{dimension}_transfer_fraction" for dimension in _dimensions]
+    # The switch that reduces has one level of links.
+    for _k, _time in enumerate(PHASES[:1] if "in_network" in _when else PHASES):
+        _latency_of, _wire_of = (each[_k % len(each)] for each in (_latencies, _wires))
+        _taken = (_counts[_k], _latency_of, _fractions[_k], "pipelined_chunks", _wire_of)
+        declare(_time, _taken, _phase, when=_when)
+    _waited = (*PHASES, "pipelined_chunks")
+    declare("latency_time", (*_waited, *_counts, *_latencies), _latency, when=_when, **SAID)
+    if "in_network" not in _when:
+        declare("bandwidth_time", (*_waited, *_fractions, *_wires), _transfer, when=_when, **SAID)
+for _k, _returns in enumerate(("intra_time", "inter_time", "pod_time")):
+    declare(_returns, _waited, _level(_k), when={**HIERARCHY, **PIPELINED}, **SAID)
 
 
-def _slowest(phase_1_time, phase_2_time, phase_3_time):
-    return xp.maximum(xp.maximum(phase_1_time, phase_2_time), phase_3_time)
-
-
-@derived(
-    returns="time",
-    assumes=(*FOLLOW, "the reduction itself costs nothing"),
-    when={**PIPELINED, "reduction": "free"},
-)
-def pipelined_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
-    """Collective time with phases pipelined over chunks."""
-    slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
-    return phase_1_time + phase_2_time + phase_3_time + (pipelined_chunks - 1.0) * slowest
-
-
-@derived(
-    returns="time",
-    assumes=(*FOLLOW, "reductions of the most loaded rank are not overlapped"),
-    when={**PIPELINED, "reduction": "counted"},
-)
-def pipelined_reducing_time(
-    phase_1_time, phase_2_time, phase_3_time, pipelined_chunks, reduction_time
-):
-    """Collective time with phases pipelined over chunks, reductions included."""
-    pipelined = pipelined_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks)
-    return pipelined + reduction_time
-
-
-# The parts of that time: what is waited for, and what goes on meanwhile.
-
-
-@derived(assumes=ON_THE_PATH, when=PIPELINED)
-def phase_1_passes(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
-    """Chunks whose phases on the first dimension are waited for."""
-    slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
-    return xp.where(phase_1_time == slowest, pipelined_chunks, 1.0)
-
-
-@derived(assumes=ON_THE_PATH, when=PIPELINED)
-def phase_2_passes(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
-    """Chunks whose phases on the second dimension are waited for; of equal ones the first's."""
-    slower = (phase_2_time > phase_1_time) & (phase_2_time >= phase_3_time)
-    return xp.where(slower, pipelined_chunks, 1.0)
-
-
-@derived(assumes=ON_THE_PATH, when=PIPELINED)
-def phase_3_passes(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
-    """Chunks whose phases on the third dimension are waited for; of equal ones the first's."""
-    slower = phase_3_time > xp.maximum(phase_1_time, phase_2_time)
-    return xp.where(slower, pipelined_chunks, 1.0)
-
-
-@derived(returns="latency_time", assumes=ON_THE_PATH, when=PIPELINED)
-def pipelined_latency_time(
-    phase_1_passes,
-    phase_1_latency_time,
-    phase_2_passes,
-    phase_2_latency_time,
-    phase_3_passes,
-    phase_3_latency_time,
-):
-    """Part of the time, of phases that are waited for."""
-    two = phase_1_passes * phase_1_latency_time + phase_2_passes * phase_2_latency_time
-    return two + phase_3_passes * phase_3_latency_time
-
-
-@derived(returns="bandwidth_time", assumes=ON_THE_PATH, when=PIPELINED)
-def pipelined_bandwidth_time(
-    phase_1_passes,
-    phase_1_transfer_time,
-    phase_2_passes,
-    phase_2_transfer_time,
-    phase_3_passes,
-    phase_3_transfer_time,
-):
-    """Part of the time, of phases that are waited for."""
-    two = phase_1_passes * phase_1_transfer_time + phase_2_passes * phase_2_transfer_time
-    return two + phase_3_passes * phase_3_transfer_time
-
-
-ON_LEVELS: dict[str, Any] = {"assumes": ON_THE_PATH, "when": LEVELS}
-product("intra_time", ("phase_1_passes", "phase_1_time"), name="pipelined_intra_time", **ON_LEVELS)
-product("inter_time", ("phase_2_passes", "phase_2_time"), name="pipelined_inter_time", **ON_LEVELS)
-product("pod_time", ("phase_3_passes", "phase_3_time"), name="pipelined_pod_time", **ON_LEVELS)
-
-
-@derived(assumes=ON_THE_PATH, when=PIPELINED)
+@derived(when=PIPELINED, **SAID)
 def overlapped_phase_time(phase_1_time, phase_2_time, phase_3_time, pipelined_chunks):
     """Phase time while a chunk waits for the slowest dimension."""
-    every = phase_1_time + phase_2_time + phase_3_time
-    slowest = _slowest(phase_1_time, phase_2_time, phase_3_time)
-    return (pipelined_chunks - 1.0) * (every - slowest)
+    times = phase_1_time, phase_2_time, phase_3_time
+    return (pipelined_chunks - 1.0) * (sum(times) - reduce(xp.maximum, times))

@@ -105,7 +105,7 @@ total(
     "Collective time",
     source=HOCKNEY,
     assumes=(*MODEL, "the reduction itself costs nothing"),
-    when={**FLAT_SEQUENTIAL, "reduction": "free"},
+    when={"reduction": "free"},
 )
 
 
@@ -126,7 +126,7 @@ total(
     source="thakur2005",
     where="the terms in alpha, beta and gamma",
     assumes=MODEL,
-    when={"phases": "sequential", "reduction": "counted"},
+    when={"reduction": "counted"},
     name="reducing_time",
 )
 

@@ -26,14 +26,13 @@ FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.2"}
 
 
 # Of dense layers' parameters and of routed experts': the ranks that shard them, parameters of the
-# rank that has most, of these the trained ones, the low-precision ones and both, and the layers.
+# rank that has most, of these the trained ones and the low-precision ones, and the layers.
 FAMILIES = {
     "dp": (
         "shards",
         "max_rank_dense_parameters",
         "max_rank_trained_parameters",
         "max_rank_low_precision_parameters",
-        "max_rank_trained_low_precision_parameters",
         "max_stage_layers",
     ),
     "edp": (
@@ -41,7 +40,6 @@ FAMILIES = {
         "max_rank_expert_parameters",
         "max_rank_trained_expert_parameters",
         "max_rank_low_precision_expert_parameters",
-        "max_rank_trained_low_precision_expert_parameters",
         "max_stage_moe_layers",
     ),
 }
@@ -111,7 +109,7 @@ def declare_pieces(
     family: str, bucket: str = "bucket_bytes", when: Mapping[str, str] | None = None
 ) -> None:
     """Declare of how many messages a round of a family's parameters consists."""
-    _, resident, trained, _, _, layers = FAMILIES[family]
+    _, resident, trained, _, layers = FAMILIES[family]
     taken = (trained, resident, "zero_stage", "weight_copies", layers, bucket, "reduction_bytes")
     name = f"{family}_messages" if when is None else f"{family}_messages_in_buckets"
     title = "Messages of a round: one a layer, one a bucket, or one; none where there is nothing"
@@ -122,8 +120,11 @@ def _reduced(reduction_bytes, trained, pieces):
     return xp.asarray(reduction_bytes * trained / xp.maximum(pieces, 1.0))
 
 
-def _gathered(pieces, zero_stage, *both):
-    moved = xp.where(zero_stage < 3.0, in_both(*both[:4]), in_both(*both[4:]))
+def _gathered(
+    pieces, zero_stage, full, few, trained, trains, full_gathered, gathered, every, narrow
+):
+    updated = in_both(full, few, trained, trains * narrow)
+    moved = xp.where(zero_stage < 3.0, updated, in_both(full_gathered, gathered, every, narrow))
     return xp.asarray(moved / xp.maximum(pieces, 1.0))
 
 
@@ -138,13 +139,13 @@ def _declare_family(family: str, owner: str, balance: str, gathered: str) -> Non
     `owner`: whose a gradient is, where that has to be said; then the mean of all stages by the
     largest, of gradients and of gathered weights.
     """
-    shards, resident, trained, narrow, trained_narrow, _ = FAMILIES[family]
+    shards, resident, trained, narrow, _ = FAMILIES[family]
     declare_pieces(family)
     pieces, reduced = f"{family}_messages", f"{family}_reduce_bytes"
     declare(
         reduced, ("reduction_bytes", trained, pieces), _reduced, "Gradients of one message", **ZERO
     )
-    updated = ("full_precision_weight_bytes", "weight_bytes", trained, trained_narrow)
+    updated = ("full_precision_weight_bytes", "weight_bytes", trained, "trained_weights")
     every = ("full_precision_gathered_bytes", "gathered_bytes", resident, narrow)
     title = "Weights of one message: updated ones, or with ZeRO-3 all"
     taken = (pieces, "zero_stage", *updated, *every)
@@ -257,14 +258,14 @@ for _returns, _gathers in (("dp_gather_time", True), ("dp_reduce_time", False)):
 # and its experts if it has any.
 
 
-def _declare_layer(family: str) -> None:
+def _declare_layer(family: str, trained: tuple[str, ...]) -> None:
     """Declare a layer's messages of one family, and the times of its gather and its reduction."""
     prefix, shards = f"{family}_layer", FAMILIES[family][0]
     both = ("full_precision_gathered_bytes", "gathered_bytes")
     parts = (f"{prefix}_parameters", f"{prefix}_low_precision_parameters")
     declare(f"{prefix}_gather_bytes", (*both, *parts), in_both, **FSDP_LAYERS)
     scattered = f"{prefix}_scatter_bytes"
-    product(scattered, ("reduction_bytes", f"{prefix}_trained_parameters"), **FSDP_LAYERS)
+    product(scattered, ("reduction_bytes", *trained), **FSDP_LAYERS)
     title = "Gradient shard per layer"
     declare_shard(f"{prefix}_replica_bytes", scattered, shards, title=title, **FSDP_LAYERS)
     _, shard, replica = GROUPS[family]
@@ -279,5 +280,6 @@ def _declare_layer(family: str) -> None:
     )
 
 
-for _family in FAMILIES:
-    _declare_layer(_family)
+_declare_layer("dp", ("dp_layer_trained_parameters",))
+# Routed experts have no adapters.
+_declare_layer("edp", ("trained_weights", "edp_layer_parameters"))

@@ -29,35 +29,21 @@ BUSIEST = "all ranks wait for the rank with the most loaded experts"
 LN_2 = 0.6931471805599453
 
 
-@formula(**DISPATCHER)
-def routed_tokens(rank_tokens, experts_per_token, etp, tp):
-    """Routed tokens per rank and micro-batch, mean."""
-    return rank_tokens * experts_per_token * etp / tp
+def largest_draw(count):
+    """Return the expected largest of as many standard normal draws (Blom 1958, section 6.9).
 
-
-BLOM: dict[str, Any] = {
-    "source": "blom1958",
-    "where": "section 6.9, with the normal quantile of Abramowitz and Stegun, 26.2.23",
-}
-
-
-@formula(**BLOM)
-def largest_draw_root(ep):
-    """Root of -2 ln of the share of normal draws above the largest of a number of ranks."""
-    return xp.sqrt(-2.0 * LN_2 * xp.log2(0.625 / (ep + 0.25)))
-
-
-@formula(assumes=("within 2 % from 8 ranks on, 5 % of two",), **BLOM)
-def largest_draw(ep, largest_draw_root):
-    """Expected largest of as many standard normal draws as there are ranks of experts."""
-    t = largest_draw_root
+    Within 2 % from 8 on, 5 % of two; the quantile is Abramowitz and Stegun's, 26.2.23.
+    """
+    t = xp.sqrt(-2.0 * LN_2 * xp.log2(0.625 / (count + 0.25)))
     above = 2.515517 + t * (0.802853 + t * 0.010328)
     below = 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))
-    return xp.where(ep > 1.0, t - above / below, 0.0)
+    return xp.where(count > 1.0, t - above / below, 0.0)
 
 
-@derived(
+@formula(
     returns="expert_load_imbalance",
+    source="blom1958",
+    where="section 6.9",
     assumes=(
         "each token draws its experts without replacement, equally likely up to the rank load "
         "imbalance",
@@ -65,15 +51,16 @@ def largest_draw(ep, largest_draw_root):
     ),
 )
 def drawn_expert_imbalance(
-    rank_load_imbalance, largest_draw, experts, experts_per_token, routed_tokens, ep
+    rank_load_imbalance, experts, experts_per_token, rank_tokens, etp, tp, ep
 ):
     """Expert load imbalance: rank load imbalance x expected multinomial maximum / mean."""
     # Each choice of a token rules out its other choices, as the sum over ranks is known.
     spread = (experts - experts_per_token) / xp.maximum(experts - 1.0, 1.0)
-    deviation = xp.sqrt(xp.maximum(spread, 0.0) / xp.maximum(routed_tokens, 1.0))
+    routed = rank_tokens * experts_per_token * etp / tp
+    deviation = xp.sqrt(xp.maximum(spread, 0.0) / xp.maximum(routed, 1.0))
     # At most all tokens have a rank's experts among theirs.
     most = xp.maximum(xp.minimum(ep, experts / xp.maximum(experts_per_token, 1.0)), 1.0)
-    return xp.minimum(rank_load_imbalance * (1.0 + largest_draw * deviation), most)
+    return xp.minimum(rank_load_imbalance * (1.0 + largest_draw(ep) * deviation), most)
 
 
 alias(
@@ -149,17 +136,9 @@ for _collective, _title, _message in (
 def ep_layer_forward_time(
     experts, ep_dispatch_time, ep_combine_time, etp_all_gather_time, etp_reduce_scatter_time
 ):
-    """EP communication per layer, forward (0 without experts)."""
+    """EP communication per layer, forward or backward (0 without experts)."""
     split = etp_all_gather_time + etp_reduce_scatter_time
     return xp.where(experts > 0.0, ep_dispatch_time + ep_combine_time + split, 0.0)
-
-
-alias(
-    "ep_layer_backward_time",
-    "ep_layer_forward_time",
-    "EP communication per layer, backward: as forward",
-    **DISPATCHER,
-)
 
 
 # Dispatch to experts that sends a token once to each node, however many of its experts are there.
@@ -209,12 +188,6 @@ def distinct_nodes(ep_nodes, experts, experts_per_token, expert_groups, groups_p
     met = xp.where(ep_nodes >= groups, chosen / groups * part, some)
     limited = (chosen < groups) & (groups_per_token > 0.0)
     return ep_nodes * xp.where(limited, met, 1.0 - missed)
-
-
-@formula(assumes=(EVENLY,), **SOURCE)
-def remote_nodes(distinct_nodes, ep_nodes):
-    """Remote destination nodes per token."""
-    return distinct_nodes * (ep_nodes - 1.0) / ep_nodes
 
 
 # Ranks are met as nodes are: both have experts that follow one another.
@@ -277,9 +250,10 @@ def ep_pod_energy_per_bit(ep_inter_pod_fraction, pod_energy_per_bit, inter_energ
     )
 
 
-def _remote(message, experts_per_token, remote_nodes):
+def _remote(message, experts_per_token, distinct_nodes, ep_nodes):
     """Return what crosses the network of messages to every expert: one a node in their place."""
-    return message / xp.maximum(experts_per_token, 1.0) * remote_nodes
+    remote = distinct_nodes * (ep_nodes - 1.0) / ep_nodes
+    return message / xp.maximum(experts_per_token, 1.0) * remote
 
 
 # DeepEP's documents on ranks of one node, what stays on a rank counted: docs/legacy.md, 153 and 158
@@ -361,7 +335,7 @@ for _way in ("dispatch", "combine"):
     _once = f"{_way}_rank_bytes"
     _reached = (_message, "experts_per_token", "distinct_ranks")
     declare(_once, _reached, _near, assumes=(EVENLY,), **ONCE)
-    _every = (_message, "experts_per_token", "remote_nodes")
+    _every = (_message, "experts_per_token", "distinct_nodes", "ep_nodes")
     declare(_far, _every, _remote, assumes=(EVENLY,), **SOURCE)
     _inside = (_once, "ep_members_in_node")
     _crossing = ("ep", "ep_nodes", _far, "ep_ranks_sharing_nic", "ep_nic_bandwidth")

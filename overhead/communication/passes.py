@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, declare, derived, formula, product, total
+from overhead.formula import alias, call, constant, declare, derived, formula, product
 from overhead.model.order import ORDERED, of_stage
 
 FORWARD = {"schedule": "forward_only"}
@@ -205,26 +205,31 @@ _largest("max_stage_tp_blocks", _some, "Most TP blocks in a stage, with dense la
 # All stages by the busiest one.
 
 
-@formula(**BLOCKS)
-def all_tp_blocks(dense_layer_blocks, dense_mlp_layers, moe_layer_blocks, moe_layers, mtp_depths):
-    """TP blocks of all stages."""
-    further = mtp_depths * xp.where(moe_layers > 0.0, moe_layer_blocks, dense_layer_blocks)
-    return dense_layer_blocks * dense_mlp_layers + moe_layer_blocks * moe_layers + further
-
-
-total("all_layers", ("layers", "mtp_depths"))
-
-
 def _mean_by_most(everything, pp, most):
     """Stage mean / max."""
     return xp.asarray(everything / (pp * xp.maximum(most, 1.0)))
 
 
-for _returns, _all, _most in (
-    ("tp_block_balance", "all_tp_blocks", "max_stage_tp_blocks"),
-    ("stage_layer_balance", "all_layers", "max_stage_layers"),
+@formula(**BLOCKS)
+def tp_block_balance(
+    dense_layer_blocks,
+    dense_mlp_layers,
+    moe_layer_blocks,
+    moe_layers,
+    mtp_depths,
+    pp,
+    max_stage_tp_blocks,
 ):
-    derived(returns=_returns, inputs=(_all, "pp", _most), name=_returns)(_mean_by_most)
+    """TP blocks per stage, mean / max."""
+    further = mtp_depths * xp.where(moe_layers > 0.0, moe_layer_blocks, dense_layer_blocks)
+    every = dense_layer_blocks * dense_mlp_layers + moe_layer_blocks * moe_layers + further
+    return _mean_by_most(every, pp, max_stage_tp_blocks)
+
+
+@derived()
+def stage_layer_balance(layers, mtp_depths, pp, max_stage_layers):
+    """Layers per stage, mean / max."""
+    return _mean_by_most(layers + mtp_depths, pp, max_stage_layers)
 
 
 @derived(title="Stage mean / max")
@@ -315,17 +320,11 @@ def max_rank_low_precision_expert_parameters(
 LORA: dict[str, Any] = {"source": "hu2021", "where": "section 4.2", "when": {"tuning": "lora"}}
 alias("max_rank_trained_parameters", "max_rank_dense_parameters", "All of them")
 alias("dp_layer_trained_parameters", "dp_layer_parameters", "All of them")
-# Routed experts have no adapters, and adapters are in BF16.
-for _at, _kind in (
-    ("max_rank", "expert"),
-    ("edp_layer", ""),
-    ("max_rank", "low_precision"),
-    ("max_rank", "low_precision_expert"),
-):
-    _all, _trained = (
-        "_".join(filter(None, (_at, trained, _kind, "parameters"))) for trained in ("", "trained")
-    )
-    product(_trained, ("trained_weights", _all), "All of them, unless they are frozen")
+product(
+    "max_rank_trained_expert_parameters",
+    ("trained_weights", "max_rank_expert_parameters"),
+    "All of them, unless they are frozen: routed experts have no adapters",
+)
 of_stage(
     "max_rank_trained_parameters",
     "trained_parameters",

@@ -398,10 +398,3 @@ product(
 def equal_piece_time(slowed_matmul_time, matmul_chunks):
     """Time of one GEMM chunk."""
     return slowed_matmul_time / matmul_chunks
-
-
-@derived(assumes=("more than 1 where chunks fill their waves worse",))
-def decomposition_factor(unsplit_matmul_time, slowed_matmul_time):
-    """Chunked / unsplit GEMM time."""
-    some = unsplit_matmul_time > 0.0
-    return xp.where(some, slowed_matmul_time / xp.where(some, unsplit_matmul_time, 1.0), 1.0)

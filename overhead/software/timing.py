@@ -19,7 +19,7 @@ SEQUENTIAL = {**ANY, "phases": "sequential"}
 FLAT, NODES = {"shape": "flat"}, {"topology": "hierarchical"}
 # Where a library's form stands in the place of that of links alone.
 EXACT = {**SEQUENTIAL, "reduction": "free"}
-ON_FLAT, ON_NODES = {**EXACT, **FLAT, "floor": "none"}, {**EXACT, **NODES, "floor": "none"}
+WITHOUT_FLOOR = {**EXACT, "floor": "none"}
 TWO_PROTOCOLS = "ring|pairs|message|tree"
 SIMPLE_ONLY = "nvls|nvls_tree|sharp|schedule"
 SIMPLY, RINGS = {**ANY, "form": SIMPLE_ONLY}, {**ANY, "form": "ring"}
@@ -84,8 +84,7 @@ SIMPLE = "message_bytes*simple_slope + sqrt(message_bytes*ramp_square) + simple_
 
 @priced(expression=SIMPLE, when=ANY)
 @priced(name="simple_device_time", returns="device_time", expression=SIMPLE, when=SIMPLY)
-@priced(name="flat_simple_time", returns="time", expression=SIMPLE, when={**ON_FLAT, **SIMPLY})
-@priced(name="nodes_simple_time", returns="time", expression=SIMPLE, when={**ON_NODES, **SIMPLY})
+@priced(name="whole_time", returns="time", expression=SIMPLE, when={**WITHOUT_FLOOR, **SIMPLY})
 def simple_time(
     message_bytes: Array,
     simple_slope: Array,
@@ -114,17 +113,13 @@ def _on(change: np.ufunc, total: Array, other: Array) -> Array:
 
 
 @priced(returns="device_time", when={**ANY, "form": TWO_PROTOCOLS}, name="least_device_time")
-@priced(returns="time", when={**ON_FLAT, "form": TWO_PROTOCOLS}, name="flat_least_time")
-@priced(returns="time", when={**ON_NODES, "form": TWO_PROTOCOLS}, name="nodes_least_time")
+@priced(returns="time", when={**WITHOUT_FLOOR, "form": TWO_PROTOCOLS})
 def least_time(ll_time, simple_time):
     """Time with the faster protocol, LL or Simple."""
     return xp.minimum(ll_time, simple_time)
 
 
-@priced(returns="time", assumes=HASTE, when={**ON_FLAT, "floor": "some"}, name="flat_floored_time")
-@priced(
-    returns="time", assumes=HASTE, when={**ON_NODES, "floor": "some"}, name="nodes_floored_time"
-)
+@priced(returns="time", assumes=HASTE, when={**EXACT, "floor": "some"})
 def floored_time(device_time, floor_time):
     """Collective time, including host or fabric waits."""
     return xp.sqrt(xp.sqrt(device_time**4 + floor_time**4))

@@ -10,7 +10,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication import data
-from overhead.formula import alias, call, declare, formula, product
+from overhead.formula import alias, call, declare, formula
 from overhead.labels import PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
 from overhead.schedule import PARTED
@@ -23,6 +23,7 @@ MEGATRON: dict[str, Any] = {
 INTERLEAVED = {"schedule": "interleaved"}
 EARLY = ("gradients of the first chunks are complete while backward passes of other chunks run",)
 LAST = "gradients of the last layer are reduced after all compute"
+FIRST = "weights of the first layer are gathered before any compute can overlap"
 
 
 # Up to stage 2.
@@ -116,27 +117,23 @@ def interleaved_dp_forward_window_time(
     return xp.asarray(count * stage_forward_time)
 
 
-@formula(
-    assumes=(LAST, "weights of the first layer are gathered before any compute can overlap"),
-    **MEGATRON,
-)
-def dp_exposed_fraction(dp_overlap, middle_layers):
-    """Always-exposed fraction of a gradient reduction or weight gather."""
-    return xp.maximum(1.0 - dp_overlap, 1.0 / xp.maximum(middle_layers, 1.0))
+def _late(time, overlap, window, middle_layers):
+    """Return what of it is exposed: a share, one layer's, or what outlasts the window."""
+    share = xp.maximum(1.0 - overlap, 1.0 / xp.maximum(middle_layers, 1.0))
+    return xp.maximum(share * time, time - overlap * window)
 
 
-@formula(assumes=("a share of it and of the backward hide one another",), **MEGATRON)
-def exposed_dp_reduce_time(dp_exposed_fraction, dp_reduce_time, dp_overlap, dp_window_time):
-    """Exposed gradient reduction, up to ZeRO-2."""
-    late = dp_reduce_time - dp_overlap * dp_window_time
-    return xp.maximum(dp_exposed_fraction * dp_reduce_time, late)
-
-
-@formula(assumes=("a share of it and of the forward hide one another",), **MEGATRON)
-def exposed_dp_gather_time(dp_exposed_fraction, dp_gather_time, dp_overlap, dp_forward_window_time):
-    """Exposed gather of updated weights, up to ZeRO-2."""
-    late = dp_gather_time - dp_overlap * dp_forward_window_time
-    return xp.maximum(dp_exposed_fraction * dp_gather_time, late)
+for _way, _window, _ends in (
+    ("reduce", "dp_window_time", LAST),
+    ("gather", "dp_forward_window_time", FIRST),
+):
+    declare(
+        f"exposed_dp_{_way}_time",
+        (f"dp_{_way}_time", "dp_overlap", _window, "middle_layers"),
+        _late,
+        assumes=("a share of it and of the computing hide one another", _ends),
+        **MEGATRON,
+    )
 
 
 @formula(source="rajbhandari2020", where="section 7")
@@ -175,19 +172,10 @@ def ddp_bucket_bytes(bucket_bytes, bucket_capacity):
     return xp.where(bucket_bytes > 0.0, bucket_bytes, bucket_capacity)
 
 
-product(
-    "reducing_ranks",
-    ("dp", "cp"),
-    source=mechanisms.MEGATRON,
-    where="megatron/core/distributed/distributed_data_parallel.py",
-    when=MEGATRON_BUCKETS,
-)
-
-
 call(
     returns="dp_bucket_elements",
     of="bucket_elements",
-    bind={"dp": "reducing_ranks"},
+    bind={"dp": "zero_ranks"},
     labels={"buckets": "megatron"},
     when=MEGATRON_BUCKETS,
 )

@@ -61,12 +61,6 @@ def gradient_transfer_time(
 # After them.
 
 
-@formula(returns="device_update_fraction", source="derivation", when=HOST)
-def left_update_share(optimizer_offload):
-    """On-GPU fraction of an offloaded optimizer update."""
-    return xp.asarray(1.0 - optimizer_offload)
-
-
 @formula(
     returns="host_update_time",
     assumes=(

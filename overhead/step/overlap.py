@@ -238,7 +238,6 @@ def exposed_ep_forward_time(ep_layer_forward_time, ep_overlap, moe_layer_computi
 
 @formula(**PAIRS)
 def exposed_ep_backward_time(
-    ep_layer_backward_time,
     ep_layer_forward_time,
     exposed_ep_forward_time,
     ep_overlap,
@@ -249,7 +248,7 @@ def exposed_ep_backward_time(
     """Exposed EP communication per layer, backward."""
     behind = moe_layer_computing_time - (ep_layer_forward_time - exposed_ep_forward_time)
     again = recomputed_exchanges * ep_layer_forward_time
-    return exposed(ep_layer_backward_time, ep_overlap, behind) + exposed(
+    return exposed(ep_layer_forward_time, ep_overlap, behind) + exposed(
         again, ep_overlap, moe_layer_matmul_recompute_time
     )
 

@@ -231,7 +231,7 @@ for _way, _first, _last, _repeats in (
             f"chunk_{_last}_time",
             f"chunk_experts_{_way}_time",
             f"experts_{_way}_time",
-            f"ep_layer_{_way}_time",
+            "ep_layer_forward_time",
             "ep_overlap_slowdown",
             *_repeats,
         ),
@@ -315,11 +315,11 @@ def device_update_time(
     owned_parameters,
     memory_efficiency,
     memory_bandwidth,
-    device_update_fraction,
+    optimizer_offload,
 ):
     """Optimizer update time on the GPU."""
     moved = has_backward * optimizer_traffic_bytes * owned_parameters
-    return moved / (memory_efficiency * memory_bandwidth) * device_update_fraction
+    return moved / (memory_efficiency * memory_bandwidth) * (1.0 - optimizer_offload)
 
 
 # The step's time: its pipeline, and what comes before and after it.

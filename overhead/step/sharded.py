@@ -7,6 +7,7 @@ both; each such pass exposes its ends, and what takes longer than a layer's comp
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from overhead.arrays import xp
@@ -17,7 +18,6 @@ from overhead.formula import alias, call, constant, declare, formula, total
 from overhead.labels import LABELS, PREFETCHES
 from overhead.model.order import ORDERED, SPREAD
 from overhead.overlap.durations import sharded_wait
-from overhead.quantity import Array
 from overhead.step.overlap import exposed
 
 # Of these the layers that are fetched ahead are told.
@@ -29,14 +29,6 @@ HIDDEN = "overlapped communication slows the concurrent compute by a fraction of
 
 
 # One layer, all layers, and what is outside of them.
-
-
-def _each(time, layers):
-    return time / xp.maximum(layers, 1.0)
-
-
-for _way, _whole in (("forward", "stage_forward_time"), ("backward", "dp_backward_time")):
-    declare(f"layer_compute_{_way}_time", (_whole, "middle_layers"), _each)
 
 
 def _mean(dense, experts, layers, expert):
@@ -150,104 +142,6 @@ def _shown(sent, late, layers, compute, overlap, contention):
     return unhidden + contention * xp.maximum(sent - unhidden, 0.0)
 
 
-SHARED = (
-    "gathers and reductions share the network; no reduction is concurrent with the first "
-    "layer, no gather with the last"
-)
-KEPT = "weights of the first layer are kept from the forward pass"
-
-
-def _declare_pass(returns: str, title: str, *parts: str | float, assumes: tuple[str, ...]) -> None:
-    """Declare what a pass exposes, from the quantities or numbers that `_pass` takes."""
-    taken = ("middle_layers", *parts, "sharded_overlap", "overlap_slowdown")
-    names = tuple(part for part in taken if isinstance(part, str))
-
-    def kernel(*values: Array) -> Array:
-        known = dict(zip(names, values, strict=True))
-        return _pass(*(known[part] if isinstance(part, str) else part for part in taken))
-
-    declare(returns, names, kernel, title, assumes=(*assumes, HIDDEN), **FSDP)
-
-
-GATHER, REDUCE = (
-    ("layer_gather_time", "non_layer_gather_time"),
-    ("layer_reduce_time", "non_layer_reduce_time"),
-)
-NOTHING = (0.0, 0.0)
-_declare_pass(
-    "exposed_forward_pass_time",
-    "Exposed ZeRO-3 weight gathers per forward pass, layer by layer",
-    "layer_compute_forward_time",
-    *NOTHING,
-    *GATHER,  # The first weights come before all computing, as the last gradients go after it.
-    "exposed_non_layer_fraction",
-    "forward_layers_ahead",
-    assumes=("the first gathering hides behind nothing", "with none ahead each layer waits"),
-)
-_declare_pass(
-    "exposed_gather_pass_time",
-    "Exposed ZeRO-3 weight gathers per backward pass without reductions",
-    "layer_compute_backward_time",
-    *GATHER,
-    *NOTHING,
-    0.0,
-    "backward_layers_ahead",
-    assumes=(KEPT,),
-)
-_declare_pass(
-    "exposed_reduce_pass_time",
-    "Exposed ZeRO-3 gradient reductions per backward pass without gathers",
-    "layer_compute_backward_time",
-    *NOTHING,
-    *REDUCE,
-    "exposed_non_layer_fraction",
-    1.0,
-    assumes=("the last reduction hides behind nothing",),
-)
-_declare_pass(
-    "exposed_backward_pass_time",
-    "Exposed ZeRO-3 gathers and reductions per backward pass, layer by layer",
-    "layer_compute_backward_time",
-    *GATHER,
-    *REDUCE,
-    "exposed_non_layer_fraction",
-    1.0,
-    assumes=("one layer is fetched ahead", KEPT, SHARED),
-)
-
-
-@formula(
-    returns="exposed_backward_pass_time",
-    assumes=(
-        KEPT,
-        "gathering and reduction share one communicator, in the order in which they are issued",
-        HIDDEN,
-    ),
-    when=PREFETCHED,
-    **FSDP,
-)
-def prefetched_backward_pass_time(
-    backward_layers_ahead,
-    non_layer_gather_time,
-    middle_layers,
-    layer_gather_time,
-    non_layer_reduce_time,
-    layer_reduce_time,
-    exposed_non_layer_fraction,
-    layer_compute_backward_time,
-    sharded_overlap,
-    overlap_slowdown,
-):
-    """Exposed ZeRO-3 gathers and reductions per backward pass, with prefetched layers."""
-    gather, reduce, compute = layer_gather_time, layer_reduce_time, layer_compute_backward_time
-    sent = _all_sent(middle_layers, gather, non_layer_gather_time, reduce, non_layer_reduce_time)
-    late = sharded_wait(middle_layers, compute, gather, reduce, backward_layers_ahead)
-    late = xp.where(
-        backward_layers_ahead > 0.0, exposed_non_layer_fraction * non_layer_reduce_time + late, sent
-    )
-    return _shown(sent, late, middle_layers, compute, sharded_overlap, overlap_slowdown)
-
-
 # A share of what can hide does; where a mechanism says what can, all of it.
 alias("sharded_overlap", "dp_overlap", **FSDP)
 constant("sharded_overlap", 1.0, "All of it", when=NAMED)
@@ -280,32 +174,87 @@ call(
 
 # A step.
 
+NOTHING = (0.0, 0.0)
 
-@formula(
-    assumes=(
-        "micro-batches hide nothing of one another's",
-        "DualPipe copies are not sharded by ZeRO-3",
-    ),
-    **FSDP,
-)
-def exposed_sharded_time(
+
+def _step(
     forward_gathers,
-    exposed_forward_pass_time,
     backward_gathers,
     gradient_reductions,
-    exposed_backward_pass_time,
-    exposed_gather_pass_time,
-    exposed_reduce_pass_time,
+    stage_forward_time,
+    dp_backward_time,
+    layers,
+    layer_gather_time,
+    non_layer_gather_time,
+    layer_reduce_time,
+    non_layer_reduce_time,
+    embedding,
+    forward_ahead,
+    backward_ahead,
+    overlap,
+    contention,
+    *,
+    prefetched=False,
 ):
-    """Exposed ZeRO-3 gathers and reductions per step."""
+    """Return what a step's passes expose: forwards that gather, and backwards of three kinds."""
+    forward, backward = (
+        time / xp.maximum(layers, 1.0) for time in (stage_forward_time, dp_backward_time)
+    )
+    gather = (layer_gather_time, non_layer_gather_time)
+    reduce = (layer_reduce_time, non_layer_reduce_time)
+    hides = (overlap, contention)
+    # The first weights come before all computing, as the last gradients go after it.
+    gathering = _pass(layers, forward, *NOTHING, *gather, embedding, forward_ahead, *hides)
+    both = _pass(layers, backward, *gather, *reduce, embedding, 1.0, *hides)
+    if prefetched:
+        sent = _all_sent(layers, *gather, *reduce)
+        wait = sharded_wait(layers, backward, layer_gather_time, layer_reduce_time, backward_ahead)
+        late = xp.where(backward_ahead > 0.0, embedding * non_layer_reduce_time + wait, sent)
+        both = _shown(sent, late, layers, backward, *hides)
+    again = _pass(layers, backward, *gather, *NOTHING, 0.0, backward_ahead, *hides)
+    reducing = _pass(layers, backward, *NOTHING, *reduce, embedding, 1.0, *hides)
     # Backward passes gather and reduce, gather alone, or reduce alone.
-    both = xp.minimum(backward_gathers, gradient_reductions)
-    gathering = xp.maximum(backward_gathers - gradient_reductions, 0.0)
-    reducing = xp.maximum(gradient_reductions - backward_gathers, 0.0)
-    whole = forward_gathers * exposed_forward_pass_time
-    whole = whole + both * exposed_backward_pass_time
-    whole = whole + gathering * exposed_gather_pass_time
-    return whole + reducing * exposed_reduce_pass_time
+    whole = forward_gathers * gathering
+    whole = whole + xp.minimum(backward_gathers, gradient_reductions) * both
+    whole = whole + xp.maximum(backward_gathers - gradient_reductions, 0.0) * again
+    return whole + xp.maximum(gradient_reductions - backward_gathers, 0.0) * reducing
+
+
+TAKEN = (
+    "forward_gathers",
+    "backward_gathers",
+    "gradient_reductions",
+    "stage_forward_time",
+    "dp_backward_time",
+    "middle_layers",
+    "layer_gather_time",
+    "non_layer_gather_time",
+    "layer_reduce_time",
+    "non_layer_reduce_time",
+    "exposed_non_layer_fraction",
+    "forward_layers_ahead",
+    "backward_layers_ahead",
+    "sharded_overlap",
+    "overlap_slowdown",
+)
+ASSUMED = (
+    "the first gathering and the last reduction hide behind nothing",
+    "weights of the first layer are kept from the forward pass",
+    HIDDEN,
+    "micro-batches hide nothing of one another's",
+    "DualPipe copies are not sharded by ZeRO-3",
+)
+ONE_AHEAD = "a backward fetches one layer ahead; gathers and reductions share the network"
+IN_ORDER = "gathers and reductions share one communicator, in the order in which they are issued"
+declare("exposed_sharded_time", TAKEN, _step, assumes=(*ASSUMED, ONE_AHEAD), **FSDP)
+declare(
+    "exposed_sharded_time",
+    TAKEN,
+    partial(_step, prefetched=True),
+    assumes=(*ASSUMED, IN_ORDER),
+    when=PREFETCHED,
+    **FSDP,
+)
 
 
 # Where a collective's buffers aren't the weights and gradients themselves.

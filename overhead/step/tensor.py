@@ -15,7 +15,7 @@ from overhead.arrays import xp
 from overhead.communication.operation import WAYS, Factors, added, times
 from overhead.compute.matmul import LINEAR as PRODUCTS
 from overhead.compute.matmul import product_sizes
-from overhead.formula import call, declare, derived, product, total
+from overhead.formula import call, declare, derived, product
 from overhead.overlap import mechanisms
 
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
@@ -156,50 +156,35 @@ def _pair(product: str, kind: str, sent: str, pairing: str, mechanism: str) -> N
 
 BLOCKS = {"attention": ("qkv", "attention_output"), "mlp": ("mlp_up", "mlp_down")}
 UNPAIRED = "shared experts have no overlap mechanism"
-
-
-def _repeated(gathers, gather, reductions, scatter):
-    return gathers * gather + reductions * scatter
-
-
 for _mechanism, _treated in TREATMENTS.items():
     for _kind, _products, _sent, _pairing in _treated:
         for _product in _products:
             _pair(_product, _kind, _sent, _pairing, _mechanism)
 
-TP_NAMED = {"tp_mechanism": "|".join(TREATMENTS)}
-for _block, (_first, _last) in BLOCKS.items():
-    _gather, _scatter = f"{_first}_forward_exposed_time", f"{_last}_forward_exposed_time"
-    total(f"{_block}_tp_forward_time", (_gather, _scatter), when=TP_NAMED)
-    total(
-        f"{_block}_tp_backward_time",
-        (
-            f"{_last}_input_gradient_exposed_time",
-            f"{_first}_input_gradient_exposed_time",
-            f"{_first}_weight_gradient_exposed_time",
-        ),
-        when=TP_NAMED,
-    )
-    declare(
-        f"{_block}_tp_recompute_time",
-        ("recomputed_gathers", _gather, "recomputed_reductions", _scatter),
-        _repeated,
-        when=TP_NAMED,
-    )
+
+def of_block(block: str, way: str) -> list[Factors]:
+    """Return what a block's pairs expose in one way, or where it is repeated."""
+    first, last = BLOCKS[block]
+    gather, scatter = f"{first}_forward_exposed_time", f"{last}_forward_exposed_time"
+    if way == "forward":
+        return [(gather,), (scatter,)]
+    if way == "recompute":
+        return [("recomputed_gathers", gather), ("recomputed_reductions", scatter)]
+    products = (last, "input_gradient"), (first, "input_gradient"), (first, "weight_gradient")
+    return [(f"{product}_{kind}_exposed_time",) for product, kind in products]
 
 
 # With a split sequence a layer exposes the pairs of its mixer and, if it has one, of its MLP; of a
 # mixture what is sent for shared experts; with a whole one its reductions.  A backward also has
 # what it repeats.
 
+TP_NAMED = {"tp_mechanism": "|".join(TREATMENTS)}
+
 
 def _layer(way: str, unhidden: str, mlp: Mapping[str, list[Factors]]) -> list[Factors]:
     """Return what a layer exposes in one way, as terms of a sum."""
-    return [
-        ("sequence_parallel", f"attention_tp_{way}_time"),
-        *mlp[way],
-        ("replicated_activations", unhidden),
-    ]
+    mixer: list[Factors] = [("sequence_parallel", *term) for term in of_block("attention", way)]
+    return [*mixer, *mlp[way], ("replicated_activations", unhidden)]
 
 
 def _declare_exposed(
@@ -221,7 +206,9 @@ OF_MLP: Factors = ("sequence_parallel", ("dense_layer_blocks", -1.0))
 OF_SHARED: Factors = (("moe_layer_blocks", -1.0),)
 SENT = ("tp_all_gather", "tp_reduce_scatter")
 _declare_exposed(
-    "dense", "tp_layer", {way: [(*OF_MLP, f"mlp_tp_{way}_time")] for way in (*WAYS, "recompute")}
+    "dense",
+    "tp_layer",
+    {way: [(*OF_MLP, *term) for term in of_block("mlp", way)] for way in (*WAYS, "recompute")},
 )
 _declare_exposed(
     "moe",

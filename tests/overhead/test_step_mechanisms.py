@@ -11,8 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from overhead.communication.operation import multiplied
 from overhead.evaluation import Evaluation
 from overhead.labels import FOLDED, LABELS, OVERLAPS
+from overhead.step.tensor import of_block
 from tests.overhead.step_cases import DEEPSEEK, LLAMA, MIXTRAL, evaluation
 from tests.simulator import overlap as simulator
 from tests.tables import keyed
@@ -119,7 +121,12 @@ def test_what_is_repeated_is_exposed_again(mechanism: str, recompute: str) -> No
         for mode in ("none", recompute)
     }
     once, again = (float(value["dense_exposed_tp_backward_time"]) for value in values.values())
-    repeated = sum(float(values[recompute][f"{b}_tp_recompute_time"]) for b in ("attention", "mlp"))
+    of = values[recompute]
+    repeated = sum(
+        float(multiplied(term, of))
+        for block in ("attention", "mlp")
+        for term in of_block(block, "recompute")
+    )
     assert again == pytest.approx(once + repeated, rel=1e-12)
     assert repeated > 0.0
 
@@ -128,7 +135,8 @@ def test_a_mixture_pairs_its_attention_alone() -> None:
     for model in (MIXTRAL, DEEPSEEK):
         plan = {**PLAN, **model, "ep": 1}
         values = evaluation(plan, tp_mechanism="userbuffers")
-        of_attention = float(values["attention_tp_forward_time"])
+        pairs = ("qkv", "attention_output")
+        of_attention = sum(float(values[f"{name}_forward_exposed_time"]) for name in pairs)
         rest = (
             (float(values["moe_layer_blocks"]) - 1.0) / 2.0 * float(values["tp_layer_forward_time"])
         )
@@ -340,7 +348,7 @@ def test_chunks_of_tokens_as_simulated(
         f"chunk_experts_{way}_time": products / chunks,
         "chunk_dispatch_time": dispatch / chunks,
         "chunk_combine_time": combine / chunks,
-        f"ep_layer_{way}_time": dispatch + combine,
+        "ep_layer_forward_time": dispatch + combine,
         "expert_chunks": chunks,
     }
     values = evaluation({**ROUTED, **given_times}, ep_mechanism="chunked")

@@ -272,13 +272,13 @@ def test_a_tiny_mixture_of_experts() -> None:
     assert count(MIXTURE, "router_parameters") == 30
     assert count(MIXTURE, "shared_expert_parameters") == 84
     assert count(MIXTURE, "moe_parameters") == 6 * 60 + 30 + 84
-    assert count(MIXTURE, "active_moe_parameters") == 2 * 60 + 30 + 84
     # Of 7 layers 1 is dense, and of the 6 others every second.
     assert count(MIXTURE, "moe_layers") == 3
     assert count(MIXTURE, "dense_mlp_layers") == 4
     assert count(MIXTURE) - count(MIXTURE, "active_parameters") == 3 * 4 * 60
     # Attention 64 in 7 layers, MLP 108 in 4, router 24, shared 84 and two experts in 3.
-    assert count(MIXTURE, "active_weights") == 7 * 64 + 4 * 108 + 3 * (24 + 84 + 120)
+    active = 7 * 64 + 4 * 108 + 3 * (24 + 84 + 120)
+    assert count(MIXTURE, "weight_flops_per_token") == 2 * active
     # With biases an expert has 2*5 + 4 more, the shared ones 2*7 + 4, none where there are none.
     biased = {**MIXTURE, "linear_bias": 1}
     assert count(biased, "expert_parameters") == 60 + 14

@@ -22,7 +22,7 @@ def test_a_token_meets_no_more_than_there_is(model: Shapes) -> None:
     idle = model["experts"] - model["experts_per_token"]
     expert = count(model, "expert_parameters")
     assert total - active == count(model, "moe_layers") * idle * expert
-    assert count(model, "active_weights") <= active
+    assert count(model, "weight_flops_per_token") <= 2 * active
     if not model["experts"]:
         assert total == active
         assert count(model, "dense_mlp_layers") == model["layers"]
@@ -44,7 +44,7 @@ def test_tied_embeddings_save_a_table(model: Shapes) -> None:
     assert count(untied) - count(tied) == table
     # The product with the table stays.
     given = {"sequence_length": 100.0}
-    names = ("forward_flops_per_token", "active_weights")
+    names = ("forward_flops_per_token", "weight_flops_per_token")
     assert all(count(tied, name, **given) == count(untied, name, **given) for name in names)
 
 

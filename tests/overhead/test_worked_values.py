@@ -35,10 +35,8 @@ WORKED = [
     # 2 x 32 ranks of a stage, 8 of which have different experts, in one piece each.
     ("edp", (2.0, 1.0, 32.0, 1.0, 8.0), 8.0),
     ("edp", (2.0, 1.0, 32.0, 2.0, 8.0), 4.0),
-    # 4,096 tokens with 8 experts each on 4 ranks; experts cut in two take both halves' tokens.
-    ("routed_tokens", (4096.0, 8.0, 1.0, 4.0), 8192.0),
-    ("routed_tokens", (4096.0, 8.0, 2.0, 4.0), 16384.0),
-    # As many, of 7,168 numbers each, and a quarter more on the busiest rank.
+    # 4,096 tokens with 8 experts each on 4 ranks, of 7,168 numbers each, and a quarter more on the
+    # busiest rank.
     ("routed_elements", (4096.0, 8.0, 7168.0, 1.25, 4.0), 8192.0 * 7168.0 * 1.25),
 ]
 
