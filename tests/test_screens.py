@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cli.sections import OF_PLAN
+from sweeps.cli.sections import sections_of
 from sweeps.spec.catalog import find_sweep, spec_names
 from sweeps.spec.files import read_toml
 from sweeps.wrapping import aligned, fitted
@@ -318,8 +318,9 @@ def test_a_plan_is_one_screen(cli: Runner, monkeypatch: pytest.MonkeyPatch, line
 def test_sections_are_shown_by_their_names(cli: Runner) -> None:
     line = "plan --model llama3-8b --gpus 16 --tp 2 --pp 1"
     plain = cli(line).out
-    assert [one.split()[0] for one in cli("plan --show").out.splitlines()] == list(OF_PLAN)
-    for name in OF_PLAN:
+    sections = sections_of("plan")
+    assert tuple(one.split()[0] for one in cli("plan --show").out.splitlines()) == sections
+    for name in sections:
         shown = cli(f"{line} --show {name}").out
         assert shown.startswith(plain.rpartition("More:")[0])
         assert len(shown.splitlines()) > len(plain.splitlines())

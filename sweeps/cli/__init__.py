@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from sweeps.errors import ContractError, InputError, RunError, nearest, refuse
 __all__ = ["main"]
 
 with Path(__file__).with_name("commands.csv").open(encoding="utf-8", newline="") as _rows:
-    _TABLE = {row["name"]: row for row in csv.DictReader(_rows)}
+    TABLE: Mapping[str, Mapping[str, str]] = {row["name"]: row for row in csv.DictReader(_rows)}
 # What each command is for, and commands by their jobs, as help lists them.
-COMMANDS = {name: row["words"] for name, row in _TABLE.items()}
+COMMANDS = {name: row["words"] for name, row in TABLE.items()}
 JOBS = ("Decide", "Network and overlap", "Measured", "Sweeps and figures", "What there is")
 
 # Commands that were, and what to do instead.
@@ -40,7 +40,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        name, file = (n.replace("-", "_") for n in (cmd_name, _TABLE[cmd_name]["file"]))
+        name, file = (n.replace("-", "_") for n in (cmd_name, TABLE[cmd_name]["file"]))
         module = importlib.import_module(f"sweeps.cli.{file}_command")
         command: click.Command = getattr(module, f"{name}_command" if name != file else "command")
         return command
@@ -59,7 +59,7 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for job in JOBS:
             with formatter.section(job):
-                names = [name for name, row in _TABLE.items() if row["job"] == job]
+                names = [name for name, row in TABLE.items() if row["job"] == job]
                 formatter.write_dl([(name, COMMANDS[name]) for name in names])
 
 
@@ -137,7 +137,7 @@ def run(args: Sequence[str] | None = None) -> int:
 def lacking(error: click.MissingParameter) -> str:
     """Return what a command lacks, with an example."""
     command = error.ctx.info_name if error.ctx else None
-    example = _TABLE[command]["example"] if command in _TABLE else ""
+    example = TABLE[command]["example"] if command and command in TABLE else ""
     if not example or error.param is None or error.ctx is None:
         return error.format_message()
     option = isinstance(error.param, click.Option)

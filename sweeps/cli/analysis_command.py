@@ -26,7 +26,7 @@ from sweeps.cli.options import (
     sweep_of_options,
 )
 from sweeps.cli.room import first_notes
-from sweeps.cli.sections import OF_ANALYSIS, show_options, wanted_sections
+from sweeps.cli.sections import show_options, wanted_sections
 from sweeps.cli.tables import as_table
 from sweeps.cli.typed import flag_of, folders_of
 from sweeps.cli.write import Output
@@ -123,7 +123,7 @@ def _order(order: str | None) -> list[str]:
 @click.command(flags.TRAINING, cls=flags.SweepCommand)
 @analysis_options
 @options("analysis")
-@show_options(OF_ANALYSIS)
+@show_options("analysis")
 @options("analysis answer")
 @output_options
 def command(**given: Unpack[Given]) -> int:
@@ -133,7 +133,7 @@ def command(**given: Unpack[Given]) -> int:
     what of one plan's step runs (FILE.et: Chakra traces, one a rank, for simulators); with
     --plot, a figure of it beside.
     """
-    show = wanted_sections(given, OF_ANALYSIS)
+    show = wanted_sections(given, "analysis")
     from sweeps.cli.analysis_job import analysis_job, timeline_of, write_timeline
     from sweeps.own_formulas import load_formulas
 

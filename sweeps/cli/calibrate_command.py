@@ -32,7 +32,7 @@ from sweeps.calibration.report import (
 from sweeps.calibration.screen import fit_lines, rows_lines, screen_lines, source_lines
 from sweeps.cli.given import Measured, texts_of
 from sweeps.cli.option_table import options
-from sweeps.cli.sections import OF_CALIBRATE, further_lines, show_options
+from sweeps.cli.sections import further_lines, sections_of, show_options
 from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, needs, refuse
@@ -47,7 +47,7 @@ from sweeps.store.publish import check_output
 @click.command("calibrate", cls=Command)
 @click.argument("logs", nargs=-1, metavar="LOG...")
 @options("calibrate")
-@show_options(OF_CALIBRATE)
+@show_options("calibrate")
 @options("calibrate screen")
 def command(logs: tuple[str, ...], **given: Unpack[Measured]) -> int:
     """Fit a library's constants on a machine to logs of nccl-tests, and judge them.
@@ -141,7 +141,7 @@ def _lines(calibration: Calibration, given: Measured) -> Iterator[str]:
         "sources": lambda: source_lines(calibration),
     }
     also = ("fit", "rows") if given["verbose"] else ()
-    show = tuple(name for name in OF_CALIBRATE if name in (*given["show"], *also))
+    show = tuple(name for name in sections_of("calibrate") if name in (*given["show"], *also))
     yield from further_lines(show, bodies, "exit status 1 unless healthy: --strict")
 
 

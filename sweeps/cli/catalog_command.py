@@ -20,7 +20,7 @@ from sweeps.cli.given import Given
 from sweeps.cli.kept import keep
 from sweeps.cli.option_table import options
 from sweeps.cli.presets import preset_text
-from sweeps.cli.sections import OF_CATALOG, show_options, wrapped
+from sweeps.cli.sections import show_options, wrapped
 from sweeps.cli.typed import OTHER_FOLDERS, Command, folders_of
 from sweeps.errors import InputError, fault, nearest, needs
 from sweeps.own_formulas import load_formulas
@@ -71,7 +71,7 @@ PASS = (
 @click.command("catalog", cls=Command)
 @click.argument("names", nargs=-1)
 @options("catalog")
-@show_options(OF_CATALOG)
+@show_options("catalog")
 def command(names: tuple[str, ...], **given: Unpack[Given]) -> int:
     """List machines, models, frameworks, presets and libraries; with NAMES, what each has.
 

@@ -34,8 +34,8 @@ from sweeps.cli.options import (
     sweep_of_options,
 )
 from sweeps.cli.sections import (
-    OF_COLLECTIVE,
     more_line,
+    sections_of,
     show_options,
     shown_sections,
     wanted_sections,
@@ -55,7 +55,7 @@ from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
 @click.command(flags.COLLECTIVE, cls=flags.SweepCommand)
 @flags.options(*flags.OF_COLLECTIVES)
 @options("trees")
-@show_options(OF_COLLECTIVE)
+@show_options("collective")
 @options("collective")
 @output_options
 def command(**given: Unpack[Given]) -> int:
@@ -89,7 +89,7 @@ def command(**given: Unpack[Given]) -> int:
         show_sensitivity(job, given, "collective", str(given["sensitivity"]))
         return 0
     out = Output(given, "collective")
-    show = wanted_sections(given, OF_COLLECTIVE)
+    show = wanted_sections(given, "collective")
     out.evaluate(job, lambda records: screen(job, records, show))
     return 0
 
@@ -112,7 +112,7 @@ def screen(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
         bodies["formulas"] = lambda: statement_lines(job)
     yield ""
     yield from defaults_line(job, MATTERING)
-    has = [name for name in OF_COLLECTIVE if name in bodies]
+    has = [name for name in sections_of("collective") if name in bodies]
     yield from more_line(show, has)
     yield from shown_sections(show, bodies)
 

@@ -15,7 +15,7 @@ from overhead.labels import NCCL
 from sweeps.cli.given import Given, Hops, texts_of
 from sweeps.cli.option_table import flags_in, options
 from sweeps.cli.options import output_options
-from sweeps.cli.sections import OF_HOPS, further_lines, show_options, wanted_sections
+from sweeps.cli.sections import further_lines, show_options, wanted_sections
 from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, refuse, tell_all
@@ -60,7 +60,7 @@ LEVELS = {
 @options("hops")
 @options("hop links")
 @options("hop records")
-@show_options(OF_HOPS)
+@show_options("hops")
 @output_options
 def command(**given: Unpack[Hops]) -> int:
     """Latency and energy over typed hops, per strategy and per message.
@@ -80,7 +80,7 @@ def command(**given: Unpack[Hops]) -> int:
     asked = {name: text for name, text in texts.items() if text is not None}
     # What can't be printed isn't written either.
     result = result_of(study, asked, given, messages=bool(given["messages"]))
-    lines = [] if out.programs else list(_lines(study, wanted_sections(given, OF_HOPS)))
+    lines = [] if out.programs else list(_lines(study, wanted_sections(given, "hops")))
     out.deliver(result, lines, charts_of(study))
     return 0
 

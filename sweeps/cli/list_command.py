@@ -19,7 +19,7 @@ from overhead.law import OF_ALGORITHMS, law_of
 from overhead.quantity import VOCABULARY
 from overhead.statements import statements
 from sweeps.cli.option_table import options
-from sweeps.cli.sections import OF_LIST, first_rows, show_options, wrapped
+from sweeps.cli.sections import first_rows, show_options, wrapped
 from sweeps.cli.typed import Command
 from sweeps.errors import fault, nearest, refuse, tell_all
 from sweeps.latex import equation
@@ -32,7 +32,7 @@ MATCHES, MOST = 10, 36
 
 @click.command("list", cls=Command)
 @options("list")
-@show_options(OF_LIST)
+@show_options("list")
 def command(
     topology: str | None,
     collective: str | None,
@@ -171,7 +171,7 @@ def _write(rows: Sequence[tuple[str, ...]]) -> None:
 @click.command("show", cls=Command)
 @click.argument("name")
 @options("show")
-@show_options(OF_LIST)
+@show_options("list")
 def show_command(
     name: str, as_latex: bool, formulas: tuple[str, ...], show: tuple[str, ...]
 ) -> int:

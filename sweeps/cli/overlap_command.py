@@ -41,13 +41,7 @@ from sweeps.cli.overlap_case import (
     values_of,
 )
 from sweeps.cli.progress import tell_drawn
-from sweeps.cli.sections import (
-    OF_OVERLAP,
-    OF_TRACE,
-    further_lines,
-    show_options,
-    wanted_sections,
-)
+from sweeps.cli.sections import further_lines, show_options, wanted_sections
 from sweeps.cli.typed import Command, flag_of, folders_of
 from sweeps.cli.write import Output, default_folder
 from sweeps.engine.grid import LabelCase
@@ -69,7 +63,7 @@ ROUNDING = 1e-9
 
 @click.command("overlap", cls=Command)
 @options("overlap")
-@show_options(OF_OVERLAP)
+@show_options("overlap")
 @output_options
 def command(**given: Unpack[Given]) -> int:
     """Overlap of computation and communication.
@@ -98,7 +92,7 @@ def command(**given: Unpack[Given]) -> int:
         courses = _courses(job)
     figures = figures_of(job) if given["plot"] and (given["output"] or not single) else []
     out = Output({**given, "plot": bool(figures)}, "overlap")
-    show = wanted_sections(given, OF_OVERLAP)
+    show = wanted_sections(given, "overlap")
     bare = [*_readings(asked)]
     out.evaluate(job, lambda _: [*_lines(job, show, bare)], figures, lambda: _records(job))
     if single:
@@ -358,7 +352,7 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
 @click.command("trace", cls=Command)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @options("trace")
-@show_options(OF_TRACE)
+@show_options("trace")
 def trace_command(files: tuple[str, ...], **given: Unpack[Given]) -> int:
     """Say how GPUs spent their time: PyTorch profiler traces, .json or .json.gz, one a rank.
 
@@ -376,7 +370,7 @@ def trace_command(files: tuple[str, ...], **given: Unpack[Given]) -> int:
     if window is not None and window[0] >= max(overlap.end_to_end for overlap in ranks.overlaps):
         _refuse_window(str(given["window"]), "is after the last GPU work")
     result = result_of(ranks, given)
-    lines = _rank_lines(ranks, wanted_sections(given, OF_TRACE))
+    lines = _rank_lines(ranks, wanted_sections(given, "trace"))
     out.deliver(result, lines, draw=lambda stem: draw_traces(ranks, stem, window))
     return 0
 

@@ -28,7 +28,7 @@ from sweeps.cli.options import (
 from sweeps.cli.plan_question import CALCULATED, Asked
 from sweeps.cli.progress import Progress
 from sweeps.cli.save import check_folder, save, save_option
-from sweeps.cli.sections import OF_PLAN, show_options
+from sweeps.cli.sections import show_options
 from sweeps.cli.typed import flag_of, folders_of, refuse_given
 from sweeps.cli.write import Output
 from sweeps.errors import fault, tell_all
@@ -98,7 +98,7 @@ SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 def plan_options(command: Command) -> Command:
     """Add the options of the command."""
-    command = options("plan")(show_options(OF_PLAN)(save_option(command)))
+    command = options("plan")(show_options("plan")(save_option(command)))
     return options("calculator")(from_option(flags.options(*OTHERS)(command)))
 
 

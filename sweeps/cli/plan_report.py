@@ -25,7 +25,7 @@ from sweeps.cli.presets import narrower
 from sweeps.cli.progress import Progress
 from sweeps.cli.room import MOST_LINES, first_notes, height
 from sweeps.cli.save import SAVING
-from sweeps.cli.sections import OF_PLAN, more_line, shown_sections, wanted_sections, wrapped
+from sweeps.cli.sections import more_line, sections_of, shown_sections, wanted_sections, wrapped
 from sweeps.cli.typed import flag_of
 from sweeps.engine.grid import is_row_number
 from sweeps.impossible import impossible
@@ -225,7 +225,7 @@ def impossible_lines(plans: Sequence[Execution | None]) -> Iterator[str]:
 
 def answer_lines(answer: Answer, asked: Asked, given: Planned) -> Iterator[str]:
     """Yield the report of a question that has an answer."""
-    wanted = wanted_sections(given, OF_PLAN)
+    wanted = wanted_sections(given, "plan")
     best = answer.main[0]
     bodies: dict[str, Callable[[], Iterable[str]]] = {
         "reasons": lambda: _why(answer),
@@ -247,7 +247,7 @@ def answer_lines(answer: Answer, asked: Asked, given: Planned) -> Iterator[str]:
     if np.isfinite(best["step_time"]):
         below += _limits(answer)
     below += (*_searched(answer), *short_defaults(answer, asked))
-    below += more_line(wanted, OF_PLAN, "" if given["save"] else SAVING)
+    below += more_line(wanted, sections_of("plan"), "" if given["save"] else SAVING)
     yield from above
     count = _splits_in_room(answer, height([*above, *below])) if file_words else SHOWN_SPLITS
     yield from _best(answer, given["top"] or count)

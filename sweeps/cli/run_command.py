@@ -27,8 +27,6 @@ from sweeps.cli.options import (
     unused_lines,
 )
 from sweeps.cli.sections import (
-    OF_INFO,
-    OF_RUN,
     more_line,
     show_options,
     shown_sections,
@@ -62,7 +60,7 @@ MATTERING = ("model", "hardware", "framework", "precision", "software", "collect
 @click.command("run", cls=Command)
 @click.argument("spec", required=False)
 @options("run")
-@show_options(OF_RUN)
+@show_options("run")
 @options("run contracts")
 def command(spec: str | None, **given: Unpack[Given]) -> int:
     """Run a sweep: dataset to outputs/, table to the terminal, and its figures.
@@ -114,7 +112,7 @@ def command(spec: str | None, **given: Unpack[Given]) -> int:
     page = out.stem.with_name(f"{out.stem.name}.html")
     if given["page"]:
         check_output(page, overwrite=True)
-    _deliver(out, job, sweep, folders, wanted_sections(given, OF_RUN))
+    _deliver(out, job, sweep, folders, wanted_sections(given, "run"))
     if given["page"]:
         write_stored(out.path, page, {}, overwrite=True, notes=out.notes)
     out.hold_stored((*sweep.asserts, *out.contracts))
@@ -304,7 +302,7 @@ def summary(path: Path) -> Iterator[str]:
 @click.command("info", cls=Command)
 @click.argument("file", metavar="FILE.nc")
 @options("info")
-@show_options(OF_INFO)
+@show_options("info")
 def info_command(
     file: str, verifying: bool, showing: bool, show: tuple[str, ...], **_: bool
 ) -> int:

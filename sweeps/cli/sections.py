@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sweeps.cli import TABLE
 from sweeps.cli.given import Given
 from sweeps.cli.kept import keep
 from sweeps.errors import InputError, fault, nearest
@@ -32,41 +33,22 @@ SECTIONS = {
     "formulas": "formula, source, and the numbers put in",
     "defaults": "every value that was not given, with its source",
 }
-# What a command has, in this order.
-OF_PLAN = (
-    "reasons",
-    "parts",
-    "memory",
-    "communication",
-    "overlap",
-    "pareto",
-    "changes",
-    "rejected",
-    "launch",
-    "defaults",
-)
-OF_CATALOG = ("sources",)
-OF_LIST = ("rows",)
-OF_HOPS = ("communication", "rows", "formulas", "defaults")
-OF_CALIBRATE = ("fit", "rows", "sources")
-OF_TUNE = ("reasons", "defaults")
-OF_BUY = ("reasons",)
-OF_INFO = ("sources", "variables")
-OF_TRACE = ("overlap", "rows")
-OF_VALIDATE = ("rows", "rejected", "sources", "defaults")
-OF_OVERLAP = ("formulas", "defaults")
-OF_RUN = ("rows", "variables", "formulas", "defaults")
-OF_COLLECTIVE = ("rows", "formulas", "defaults")
-OF_ANALYSIS = ("parts", "memory", "communication", "overlap", "rows", "formulas", "defaults")
 
 
+def sections_of(command: str) -> tuple[str, ...]:
+    """Return the sections that a command has, in their order."""
+    return tuple(TABLE[command]["sections"].split())
+
+
+OF_BUY = "buy"  # Whose sections they are
 Command = TypeVar("Command", bound=Callable[..., Any])
 # What ``--verbose`` is short for, in commands that have it.
 VERBOSE = ("formulas", "defaults")
 
 
-def show_options(sections: Sequence[str]) -> Callable[[Command], Command]:
-    """Return the options ``--show`` and ``--verbose`` of a command that has these sections."""
+def show_options(name: str) -> Callable[[Command], Command]:
+    """Return the options ``--show`` and ``--verbose`` of a command that has sections."""
+    sections = sections_of(name)
 
     def read(context: click.Context, _: click.Parameter, text: str | None) -> tuple[str, ...]:
         if text == "":
@@ -105,10 +87,10 @@ def read_show(text: str | None, sections: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in sections if name in asked or ALL in asked)
 
 
-def wanted_sections(given: Given, sections: Sequence[str]) -> tuple[str, ...]:
+def wanted_sections(given: Given, command: str) -> tuple[str, ...]:
     """Return the sections of a command that its options ask for."""
     also = VERBOSE if given.get("verbose") else ()
-    return tuple(name for name in sections if name in (*given["show"], *also))
+    return tuple(name for name in sections_of(command) if name in (*given["show"], *also))
 
 
 def listed(sections: Sequence[str]) -> Iterator[str]:

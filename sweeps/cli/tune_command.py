@@ -15,7 +15,7 @@ import click
 from sweeps.cli.given import Given, Options, texts_of
 from sweeps.cli.option_table import options
 from sweeps.cli.options import output_options
-from sweeps.cli.sections import OF_TUNE, further_lines, show_options, wanted_sections
+from sweeps.cli.sections import further_lines, show_options, wanted_sections
 from sweeps.cli.typed import Command, folders_of, refuse_given
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, needs, refuse
@@ -157,7 +157,7 @@ def setting_of(given: Given) -> Setting:
 
 @click.command("tune", cls=OperatorsCommand)
 @options("tune")
-@show_options(OF_TUNE)
+@show_options("tune")
 @output_options
 def command(**given: Unpack[Given]) -> int:
     """Tune the overlap of tensor-parallel communication with GEMMs.
@@ -181,7 +181,7 @@ def command(**given: Unpack[Given]) -> int:
     report = tuner.run(overwrite=given["overwrite"])
     result = result_of_tuning(report, given)
     bodies = {"reasons": report.reasons, "defaults": report.defaults}
-    lines = [*report.screen(), *further_lines(wanted_sections(given, OF_TUNE), bodies)]
+    lines = [*report.screen(), *further_lines(wanted_sections(given, "tune"), bodies)]
     out.deliver(result, lines, draw=lambda stem: draw_tuning(report, stem))
     out.notes.write(f"\nwrote {report.output_dir}{'/'}\n")
     return 0

@@ -12,7 +12,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.asked import command_line
 from sweeps.cli.given import Given
 from sweeps.cli.option_table import options
-from sweeps.cli.sections import OF_VALIDATE, show_options, wanted_sections
+from sweeps.cli.sections import show_options, wanted_sections
 from sweeps.cli.typed import Command, folders_of, refuse_given
 from sweeps.cli.validate_report import (
     collective_lines,
@@ -66,7 +66,7 @@ WORDS = {"step_time": "step time", "memory": "peak memory per GPU"}
 @click.command("validate", cls=Command)
 @click.argument("tables", nargs=-1, metavar="[TABLE.csv]...")
 @options("validate")
-@show_options(OF_VALIDATE)
+@show_options("validate")
 def command(tables: tuple[str, ...], **given: Unpack[Given]) -> int:
     """Compare predictions with published measurements of training runs.
 
@@ -108,7 +108,7 @@ def command(tables: tuple[str, ...], **given: Unpack[Given]) -> int:
 
 
 def _wanted(given: Given) -> tuple[str, ...]:
-    return wanted_sections(given, OF_VALIDATE)
+    return wanted_sections(given, "validate")
 
 
 def bound_of(given: Given, usual: float) -> float:
