@@ -133,8 +133,8 @@ def _framed(
 ) -> Frame:
     """Return panels with a ratio below each; `draw` draws into the two of a panel."""
     x, y, ratio = axes_of
-    words = {"xlabel": x.label, "ylabel": y.label, "strip_label": ratio.label}
-    made = frame(replace(sheet, **words), legend)
+    sheet = replace(sheet, xlabel=x.label, ylabel=y.label, strip_label=ratio.label)
+    made = frame(sheet, legend)
     for index, (axes, strip) in enumerate(zip(made.axes, made.strips, strict=True)):
         made.set_axes(index, *axes_of)
         draw(axes, strip, index)
@@ -387,9 +387,10 @@ def draw_calibrated(
             for curve in panels[index].curves
             if curve.low is not None and curve.high is not None
         ]
-        band = np.concatenate(every, axis=1)
-        band = band[:, np.argsort(band[0], kind="stable")]
-        strip.fill_between(*band, color=BAND, linewidth=0, step="mid", zorder=0.5)
+        x, low, high = np.concatenate(every, axis=1)
+        order = np.argsort(x, kind="stable")
+        shade: Look = {"color": BAND, "linewidth": 0, "step": "mid", "zorder": 0.5}
+        strip.fill_between(x[order], low[order], high[order], **shade)
 
     with style():
         size = panel_size(len(panels), strips=True)

@@ -144,8 +144,14 @@ def draw_stacks(stacks: Stacks, sheet: Sheet) -> Canvas:
         stacks = replace(stacks, units=IN_GPU)
     size = stacks.panel()
     value = _value_axis(stacks, size[1] if stacks.standing else size[0])
-    words = {"ylabel" if stacks.standing else "xlabel": value.label}
-    made = frame(replace(sheet, panel=size, panels=stacks.panels, **words), _legend(stacks))
+    sheet = replace(
+        sheet,
+        panel=size,
+        panels=stacks.panels,
+        xlabel="" if stacks.standing else value.label,
+        ylabel=value.label if stacks.standing else "",
+    )
+    made = frame(sheet, _legend(stacks))
     for index, axes in enumerate(made.axes):
         _draw_panel(axes, stacks, index, value, made)
     return made.finished()
@@ -159,7 +165,8 @@ def _value_axis(stacks: Stacks, inches: float) -> Axis:
     pad = 0.05 if stacks.standing and not stacks.bar_notes else _PAD
     if stacks.bar_notes and not stacks.standing:
         factor, _ = scale_of(stacks.units).pick(float(np.nanmax(stacks.totals, initial=0.0)))
-        texts = (_end_text(stacks, *bar, factor) for bar in np.ndindex(stacks.totals.shape))
+        cells = np.ndindex(stacks.totals.shape)
+        texts = (_end_text(stacks, panel, bar, factor) for panel, bar in cells)
         room = max(text_width(text, use().note, bold=True) for text in texts) + 0.15
         share = min(room / inches, _MOST_ROOM)
         pad = max(share / (1 - share) / 2, pad)
