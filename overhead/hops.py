@@ -325,9 +325,8 @@ def path_energy(message_bytes, path_energy_per_bit):
 # A ring in the order of the nodes: a link of it lies in a node, or crosses to the next one.
 
 
-@derived(assumes=("nodes are filled sequentially",))
-def crossing_links(ranks, gpus_per_node):
-    """Links of a ring that lead from one node to the next."""
+def crossing_links(ranks: Array, gpus_per_node: Array) -> Array:
+    """Return the links of a ring that lead from one node to the next, nodes filled in order."""
     return xp.where(ranks > gpus_per_node, xp.ceil(ranks / gpus_per_node), 0.0)
 
 
@@ -348,14 +347,16 @@ call(returns="ring_rank_bytes", of="sent_bytes", bind={}, labels=RING)
 
 
 @formula(source="patarasuk2009", assumes=("a step takes as long as its slowest link",))
-def ring_time(ranks, crossing_links, node_ring_time, crossing_ring_time):
+def ring_time(ranks, gpus_per_node, node_ring_time, crossing_ring_time):
     """Ring all-reduce time over typed links."""
-    inside = xp.where(ranks > crossing_links, node_ring_time, 0.0)
-    return xp.maximum(inside, xp.where(crossing_links > 0.0, crossing_ring_time, 0.0))
+    crossing = crossing_links(ranks, gpus_per_node)
+    inside = xp.where(ranks > crossing, node_ring_time, 0.0)
+    return xp.maximum(inside, xp.where(crossing > 0.0, crossing_ring_time, 0.0))
 
 
 @derived(assumes=("in each step every link of the ring carries a message",))
-def ring_energy(ranks, crossing_links, node_ring_energy, crossing_ring_energy):
+def ring_energy(ranks, gpus_per_node, node_ring_energy, crossing_ring_energy):
     """Ring all-reduce energy over typed links."""
-    inside = xp.maximum(ranks - crossing_links, 0.0) / ranks * node_ring_energy
-    return inside + crossing_links / ranks * crossing_ring_energy
+    crossing = crossing_links(ranks, gpus_per_node)
+    inside = xp.maximum(ranks - crossing, 0.0) / ranks * node_ring_energy
+    return inside + crossing / ranks * crossing_ring_energy

@@ -94,12 +94,6 @@ product(
 )
 
 
-@formula(source=VASWANI, where="section 3.4")
-def output_parameters(tied_embeddings, vocabulary_size, hidden_size, lm_head_bias):
-    """LM head parameters not shared with the embedding: a bias alone if tied."""
-    return (1.0 - tied_embeddings) * vocabulary_size * hidden_size + lm_head_bias * vocabulary_size
-
-
 product(
     "position_parameters", ("learned_positions", "hidden_size"), source=VASWANI, where="section 3.5"
 )
@@ -107,11 +101,19 @@ product(
 
 @formula(source=VASWANI, where="section 3.4", assumes=("one norm after the last layer",))
 def non_layer_parameters(
-    embedding_parameters, position_parameters, norm_parameters, embedding_norm, output_parameters
+    embedding_parameters,
+    position_parameters,
+    norm_parameters,
+    embedding_norm,
+    tied_embeddings,
+    vocabulary_size,
+    hidden_size,
+    lm_head_bias,
 ):
-    """Parameters outside the layers."""
+    """Parameters outside the layers: a tied LM head adds a bias alone."""
     tables = embedding_parameters + position_parameters
-    return tables + (1.0 + embedding_norm) * norm_parameters + output_parameters
+    head = (1.0 - tied_embeddings) * vocabulary_size * hidden_size + lm_head_bias * vocabulary_size
+    return tables + (1.0 + embedding_norm) * norm_parameters + head
 
 
 @formula(

@@ -197,21 +197,9 @@ class Operation(CommonOperation, total=False):
     bandwidth_time: Values
     reduction_time: Values
     phase_1_time: Values
-    phase_1_latency_time: Values
-    phase_1_transfer_time: Values
-    phase_1_passes: Values
     phase_2_time: Values
-    phase_2_latency_time: Values
-    phase_2_transfer_time: Values
-    phase_2_passes: Values
     phase_3_time: Values
-    phase_3_latency_time: Values
-    phase_3_transfer_time: Values
-    phase_3_passes: Values
     pipelined_chunks: Values
-    intra_time: Values
-    inter_time: Values
-    pod_time: Values
     link_bytes: Values
     algbw: Values
     bus_factor: Values
@@ -482,21 +470,9 @@ class Step(CommonStep, total=False):
     bandwidth_time: Values
     reduction_time: Values
     phase_1_time: Values
-    phase_1_latency_time: Values
-    phase_1_transfer_time: Values
-    phase_1_passes: Values
     phase_2_time: Values
-    phase_2_latency_time: Values
-    phase_2_transfer_time: Values
-    phase_2_passes: Values
     phase_3_time: Values
-    phase_3_latency_time: Values
-    phase_3_transfer_time: Values
-    phase_3_passes: Values
     pipelined_chunks: Values
-    intra_time: Values
-    inter_time: Values
-    pod_time: Values
     link_bytes: Values
     algbw: Values
     bus_factor: Values
@@ -530,8 +506,6 @@ class Step(CommonStep, total=False):
     max_stage_layers: Values
     max_stage_moe_layers: Values
     max_stage_tp_blocks: Values
-    all_layers: Values
-    all_tp_blocks: Values
     dense_layer_blocks: Values
     moe_layer_blocks: Values
     first_stage_layers: Values
@@ -573,12 +547,9 @@ class Step(CommonStep, total=False):
     last_stage_low_precision_parameters: Values
     max_rank_low_precision_parameters: Values
     max_rank_low_precision_expert_parameters: Values
-    max_rank_trained_low_precision_parameters: Values
-    max_rank_trained_low_precision_expert_parameters: Values
     dp_layer_low_precision_parameters: Values
     edp_layer_low_precision_parameters: Values
     dp_layer_trained_parameters: Values
-    edp_layer_trained_parameters: Values
     one_stage: Values
     tp_communication_volume: Values
     tp_communication_energy: Values
@@ -944,9 +915,6 @@ class Step(CommonStep, total=False):
     combine_message_bytes: Values
     etp_gather_bytes: Values
     etp_scatter_bytes: Values
-    routed_tokens: Values
-    largest_draw_root: Values
-    largest_draw: Values
     ep_dispatch_time: Values
     ep_dispatch_sent_bytes: Values
     ep_dispatch_energy: Values
@@ -964,7 +932,6 @@ class Step(CommonStep, total=False):
     etp_reduce_scatter_sent_bytes: Values
     etp_reduce_scatter_energy: Values
     ep_layer_forward_time: Values
-    ep_layer_backward_time: Values
     ep_members_in_node: Values
     ep_nodes: Values
     ep_ranks_sharing_nic: Values
@@ -975,7 +942,6 @@ class Step(CommonStep, total=False):
     ep_far_latency: Values
     ep_energy_per_bit: Values
     distinct_nodes: Values
-    remote_nodes: Values
     distinct_ranks: Values
     dispatch_rank_bytes: Values
     combine_rank_bytes: Values
@@ -1046,21 +1012,6 @@ class Step(CommonStep, total=False):
     latent_attention_fraction: Values
     pooled_fraction: Values
     linear_attention_weight_fraction: Values
-    grouped_query_weights: Values
-    grouped_query_parameters: Values
-    grouped_query_rank_parameters: Values
-    latent_attention_weights: Values
-    latent_attention_parameters: Values
-    latent_attention_rank_parameters: Values
-    linear_attention_weights: Values
-    linear_attention_parameters: Values
-    linear_attention_rank_parameters: Values
-    indexer_weights: Values
-    indexer_parameters: Values
-    indexer_rank_parameters: Values
-    compressor_weights: Values
-    compressor_parameters: Values
-    compressor_rank_parameters: Values
     mixer_weights: Values
     mixer_parameters: Values
     mixer_rank_parameters: Values
@@ -1069,12 +1020,6 @@ class Step(CommonStep, total=False):
     key_value_width: Values
     up_projection_weights: Values
     recomputed_mixer_weights: Values
-    shared_expert_rank_parameters: Values
-    one_expert_rank_parameters: Values
-    grouped_query_activations: Values
-    latent_attention_activations: Values
-    linear_attention_activations: Values
-    indexer_activations: Values
     mixer_activations: Values
     mixer_module_activations: Values
     mlp_block_activations: Values
@@ -1153,6 +1098,7 @@ class Step(CommonStep, total=False):
     host_wait_part_time: Values
     stage_layers: Values
     weight_copies: Values
+    folded_pipeline: Values
     count_end_layers: Values
     holds_embedding: Values
     holds_output: Values
@@ -1419,7 +1365,6 @@ class Step(CommonStep, total=False):
     router_weights: Values
     router_parameters: Values
     moe_parameters: Values
-    active_moe_parameters: Values
     moe_layers: Values
     dense_mlp_layers: Values
     norm_parameters: Values
@@ -1429,12 +1374,10 @@ class Step(CommonStep, total=False):
     mlp_fraction: Values
     dense_layer_parameters: Values
     moe_layer_parameters: Values
-    active_moe_layer_parameters: Values
     embedding_parameters: Values
     output_parameters: Values
     position_parameters: Values
     non_layer_parameters: Values
-    active_weights: Values
     weight_flops_per_token: Values
     logits_flops_per_token: Values
     attention_span: Values
@@ -1645,11 +1588,7 @@ class Step(CommonStep, total=False):
     fan_power: Values
     nic_power: Values
     switch_power: Values
-    host_energy: Values
-    nic_energy: Values
-    switch_energy: Values
     node_energy: Values
-    nics: Values
     psu_efficiency: Values
     pue: Values
     power_limit: Values
@@ -1705,7 +1644,6 @@ class Step(CommonStep, total=False):
     software_kind: Values
     dp_backward_time: Values
     reduced_bucket_bytes: Values
-    reducing_ranks: Values
     dp_bucket_elements: Values
     dp_buckets: Values
     sharded_overlap: Values
@@ -1738,16 +1676,10 @@ class Step(CommonStep, total=False):
     tp_gradient_overlap: Values
     tp_overlapped_fraction: Values
     overlap_slowdown: Values
-    layer_compute_forward_time: Values
-    layer_compute_backward_time: Values
     layer_gather_time: Values
     layer_reduce_time: Values
     non_layer_gather_time: Values
     non_layer_reduce_time: Values
-    exposed_forward_pass_time: Values
-    exposed_backward_pass_time: Values
-    exposed_gather_pass_time: Values
-    exposed_reduce_pass_time: Values
     exposed_sharded_time: Values
     dp_window_time: Values
     dp_forward_window_time: Values
@@ -1755,7 +1687,6 @@ class Step(CommonStep, total=False):
     exposed_dp_gather_time: Values
     middle_layers: Values
     exposed_non_layer_fraction: Values
-    dp_exposed_fraction: Values
     forward_prefetch: Values
     backward_prefetch: Values
     forward_layers_ahead: Values
@@ -1777,7 +1708,6 @@ class Step(CommonStep, total=False):
     host_bandwidth: Values
     host_update_bandwidth: Values
     host_update_overlap: Values
-    device_update_fraction: Values
     updated_parameters: Values
     updated_expert_parameters: Values
     owned_parameters: Values
@@ -1840,12 +1770,6 @@ class Step(CommonStep, total=False):
     chunked_matmul_time: Values
     pair_first_time: Values
     pair_second_time: Values
-    attention_tp_forward_time: Values
-    attention_tp_backward_time: Values
-    attention_tp_recompute_time: Values
-    mlp_tp_forward_time: Values
-    mlp_tp_backward_time: Values
-    mlp_tp_recompute_time: Values
     qkv_forward_exposed_time: Values
     mlp_up_forward_exposed_time: Values
     attention_output_forward_exposed_time: Values

@@ -51,32 +51,41 @@ def recomputed_shared_experts(recompute_moe, recompute_shared_experts):
     return xp.maximum(recompute_moe, recompute_shared_experts)
 
 
-@formula(assumes=("the mean of all blocks",), **MODULES)
-def recomputed_blocks(
-    recompute_mlp,
-    dense_layer_blocks,
-    dense_mlp_layers,
-    recomputed_shared_experts,
-    moe_layer_blocks,
-    moe_layers,
-):
+def _blocks(recompute_mlp, dense_blocks, dense_layers, shared_experts, moe_blocks, moe_layers):
     """Fraction of TP blocks in recomputed modules."""
-    blocks = dense_layer_blocks * dense_mlp_layers + moe_layer_blocks * moe_layers
-    dense = recompute_mlp * (dense_layer_blocks - 1.0) * dense_mlp_layers
-    shared = recomputed_shared_experts * (moe_layer_blocks - 1.0) * moe_layers
+    blocks = dense_blocks * dense_layers + moe_blocks * moe_layers
+    dense = recompute_mlp * (dense_blocks - 1.0) * dense_layers
+    shared = shared_experts * (moe_blocks - 1.0) * moe_layers
     return (dense + shared) / xp.maximum(blocks, 1.0)
 
 
 OF_LAYERS = "full|full_early_stop|uniform|block"
+SELECTIVE: dict[str, Any] = {"when": {"recompute": "selective"}, **MODULES}
 # What layers that are recomputed repeat, and what each of their modules does.
 for _returns, _methods, _module in (
-    ("recomputed_gathers", OF_LAYERS, "recomputed_blocks"),
-    ("recomputed_reductions", "uniform|block", "recomputed_blocks"),
+    ("recomputed_gathers", OF_LAYERS, ""),
+    ("recomputed_reductions", "uniform|block", ""),
     ("recomputed_exchanges", OF_LAYERS, "recompute_moe"),
     ("recomputed_attentions", OF_LAYERS, "recompute_core_attn"),
 ):
     alias(_returns, "recomputed_fraction", when={"recompute": _methods}, **REPEATED)
-    alias(_returns, _module, when={"recompute": "selective"}, **MODULES)
+    if _module:
+        alias(_returns, _module, **SELECTIVE)
+        continue
+    declare(
+        _returns,
+        (
+            "recompute_mlp",
+            "dense_layer_blocks",
+            "dense_mlp_layers",
+            "recomputed_shared_experts",
+            "moe_layer_blocks",
+            "moe_layers",
+        ),
+        _blocks,
+        assumes=("the mean of all blocks",),
+        **SELECTIVE,
+    )
 for _returns in ("recomputed_gathers", "recomputed_exchanges"):
     constant(_returns, 1.0, "Full recomputation", when={"recompute": "per_op"}, **REPEATED)
 

@@ -169,12 +169,6 @@ def _chunk(whole, chunks):
     return whole / chunks
 
 
-@formula(**DEEPEP)
-def ep_overlap_slowdown(ep_comm_sms, sms):
-    """Fraction of the GEMM rate lost to the communication SMs."""
-    return xp.minimum(ep_comm_sms / sms, 1.0)
-
-
 declare("chunk_routed_elements", ("routed_elements", "expert_chunks"), _chunk)
 declare("chunk_expert_tokens", ("expert_tokens", "expert_chunks"), _chunk)
 total("experts_dispatch_time", ("ep_dispatch_time", "etp_all_gather_time"))
@@ -205,11 +199,14 @@ def _expert_exposure(
     chunk: Array,
     products: Array,
     sent: Array,
-    contention: Array,
+    comm_sms: Array,
+    sms: Array,
     repeated: Array | float = 0.0,
     forward: Array | float = 0.0,
 ) -> Array:
     """Return what chunks expose: ends, what outlasts products, cut and slower products."""
+    # Products lose as much of their rate as communication takes of the GPU.
+    contention = xp.minimum(comm_sms / sms, 1.0)
     several = xp.minimum(xp.maximum(chunks - 1.0, 0.0), 1.0)
     late = first + last + xp.maximum(chunks - 2.0, 0.0) * xp.maximum(first + last - chunk, 0.0)
     late = late + several * (xp.maximum(first - chunk, 0.0) + xp.maximum(last - chunk, 0.0))
@@ -232,7 +229,8 @@ for _way, _first, _last, _repeats in (
             f"chunk_experts_{_way}_time",
             f"experts_{_way}_time",
             "ep_layer_forward_time",
-            "ep_overlap_slowdown",
+            "ep_comm_sms",
+            "sms",
             *_repeats,
         ),
         _expert_exposure,

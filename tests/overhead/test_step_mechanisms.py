@@ -11,10 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from overhead.communication.operation import multiplied
 from overhead.evaluation import Evaluation
 from overhead.labels import FOLDED, LABELS, OVERLAPS
-from overhead.step.tensor import of_block
 from tests.overhead.step_cases import DEEPSEEK, LLAMA, MIXTRAL, evaluation
 from tests.simulator import overlap as simulator
 from tests.tables import keyed
@@ -121,12 +119,16 @@ def test_what_is_repeated_is_exposed_again(mechanism: str, recompute: str) -> No
         for mode in ("none", recompute)
     }
     once, again = (float(value["dense_exposed_tp_backward_time"]) for value in values.values())
-    of = values[recompute]
-    repeated = sum(
-        float(multiplied(term, of))
-        for block in ("attention", "mlp")
-        for term in of_block(block, "recompute")
+    gathers, reductions, *exposed_times = (
+        float(values[recompute][name])
+        for name in (
+            "recomputed_gathers",
+            "recomputed_reductions",
+            *(f"{name}_forward_exposed_time" for name in ("qkv", "mlp_up")),
+            *(f"{name}_forward_exposed_time" for name in ("attention_output", "mlp_down")),
+        )
     )
+    repeated = gathers * sum(exposed_times[:2]) + reductions * sum(exposed_times[2:])
     assert again == pytest.approx(once + repeated, rel=1e-12)
     assert repeated > 0.0
 
@@ -373,7 +375,6 @@ def test_chunks_pay_for_what_they_are() -> None:
     assert float(many["exposed_ep_time"]) <= float(whole["exposed_ep_time"]) * (1 + 1e-12)
     assert float(many["chunk_dispatch_time"]) > float(whole["ep_dispatch_time"]) / 64
     slower = evaluation({**ROUTED, "ep_comm_sms": 20}, ep_mechanism="chunked")
-    assert float(slower["ep_overlap_slowdown"]) == pytest.approx(20 / float(slower["sms"]))
     hidden = float(whole["exposed_ep_time"]) - float(two["exposed_ep_time"])
     lost = float(slower["exposed_ep_time"]) - float(two["exposed_ep_time"])
     assert 0.0 < lost <= hidden
