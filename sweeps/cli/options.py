@@ -31,7 +31,7 @@ from sweeps.idle import (
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, words_of
 from sweeps.result import stored_as
-from sweeps.spec.keywords import Stated
+from sweeps.spec.keywords import Stated, spec_of
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
@@ -59,18 +59,8 @@ def show_sensitivity(job: Job, given: Given, name: str, asked: str) -> None:
 
 def sweep_of_options(given: Mapping[str, str | None], title: str) -> Stated:
     """Make of options what a spec file would state."""
-    axes: dict[str, object] = {}
-    constants: dict[str, object] = {}
-    for name, text in given.items():
-        if text is None:
-            continue
-        many = "," in text or ":" in text or text.strip() == "all"
-        (axes if many else constants)[name] = text
-    spec: Stated = {"title": title}
-    if axes:
-        spec["axes"] = axes
-    if constants:
-        spec["constants"] = constants
+    spec = spec_of({name: text for name, text in given.items() if text is not None})
+    spec["title"] = title
     return spec
 
 
@@ -113,13 +103,19 @@ def _is_idle(job: Job, name: str, without: Resolved, folders: Sequence[Path]) ->
 
 
 def _without(job: Job, name: str, folders: Sequence[Path]) -> Resolved | None:
-    """Return what is taken without a label; nothing where that is the same, or can't be."""
-    others = {key: label for key, label in job.sweep.labels.items() if key != name}
+    """Return what is taken where one thing isn't given: nothing where that is the same, or none."""
+    sweep = job.sweep
+    axes = tuple(axis for axis in sweep.axes if axis.name != name)
+    constants = {key: value for key, value in sweep.constants.items() if key != name}
+    labels = {key: label for key, label in sweep.labels.items() if key != name}
+    # It may decide what is taken of a machine, or which network it is.
     try:
-        resolved = resolve(replace(job.sweep, labels=others), folders)
+        without = resolve(replace(sweep, axes=axes, constants=constants, labels=labels), folders)
     except InputError:
         return None
-    return None if resolved.labels.get(name) == job.sweep.labels[name] else resolved
+    told = sweep.labels.get(name, sweep.constants.get(name))
+    taken = without.labels.get(name, without.constants.get(name))
+    return None if told is not None and taken == told else without
 
 
 def _same_numbers(job: Job, other: Resolved) -> bool:
@@ -157,15 +153,9 @@ def check_taken(
         why = split_needed(name, (job, *beside)[-1].program.grid.columns)
         if (name in used and not alone and not why) or as_not_given(name, job.sweep.constants):
             continue
-        axes = tuple(axis for axis in job.sweep.axes if axis.name != name)
-        others = {key: value for key, value in job.sweep.constants.items() if key != name}
-        # It may decide what is taken of a machine, or which network it is.
-        try:
-            without = resolve(replace(job.sweep, axes=axes, constants=others), folders)
-        except InputError:
+        without = _without(job, name, folders)
+        if without is None:
             continue
-        if without.constants.get(name, np.nan) == job.sweep.constants.get(name):
-            continue  # it says what is taken anyway
         # What comes along with it and nothing takes either changes as little.
         along = job.resolved.constants.keys() - without.constants.keys() - used
         if alone or why or alike(without, job.resolved, {name, *along}):
