@@ -161,25 +161,16 @@ def draw_best(figure: Figure, view: View) -> Canvas:
     panels = panels_of(figure, view)
     drawn = _prepared(figure, view, panels)
     xaxis, yaxis = _axes(figure, view, drawn, len(panels))
-    sheet = sheet_of(
-        figure,
-        view,
-        _title(figure, view),
-        drawn.notes,
-        panels,
-        xlabel=xaxis.label,
-        ylabel=yaxis.label,
-    )
+    sheet = sheet_of(figure, view, _title(figure, view), drawn.notes, panels)
     size = use().text if len(panels) == 1 else use().note
     names = [
         _names_in(drawn, index, (xaxis, yaxis), panel_size(len(panels)), size)
         for index in range(len(panels))
     ]
     legend = _legend(figure, view, drawn, {code for named in names for code in named})
-    made = frame(sheet, legend)
+    made = frame(sheet, legend, xaxis, yaxis)
     given = scale_of(view.units(figure["x"]))
     for index, axes in enumerate(made.axes):
-        made.set_axes(index, xaxis, yaxis)
         axes.grid(visible=False)
         borders = edges(drawn.x, xaxis.scale), edges(drawn.y, yaxis.scale)
         for position, region in enumerate(drawn.regions):

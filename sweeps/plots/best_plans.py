@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.bands import MEMORY_LIMIT
-from sweeps.errors import InputError
 from sweeps.plots.data import View, cell_names, is_label, said, shown
 from sweeps.plots.frame import (
     Axis,
@@ -111,14 +110,10 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
         title,
         notes,
         [""],
-        xlabel=axes_of[0].label,
-        ylabel=axes_of[1].label,
         panel=_panel(),
         table=_table(figure, view, points, best),
     )
-    legend = _legend(figure, view, points)
-    made = frame(sheet, legend)
-    made.set_axes(0, *axes_of)
+    made = frame(sheet, _legend(figure, view, points), *axes_of)
     axes = made.axes[0]
     _draw(axes, points, axes_of, front)
     answer = _answer(figure, points, best)
@@ -142,26 +137,17 @@ def _points(figure: Figure, view: View) -> _Points:
     if capacity is not None:
         limit_units, units = view.units(capacity), view.units(figure["x"])
         if limit_units != units:
-            message = (
-                f"{figure.where}.capacity = '{capacity}': in {canonical(limit_units)}, x in "
-                f"{canonical(units)}; a limit of x"
-            )
-            raise InputError(message)
+            wrong = f"in {canonical(limit_units)}, x in {canonical(units)}"
+            figure.refuse("capacity", wrong, "a limit of x")
         limits = flat(view.numbers(capacity, dims))
     if len(np.unique(limits)) > 1:
-        message = (
-            f"{figure.where}.capacity = '{capacity}': has several values here; hold the dimension "
-            "that it varies along by at"
-        )
-        raise InputError(message)
+        wrong = "has several values here"
+        figure.refuse("capacity", wrong, "hold the dimension that it varies along by at")
     fits = np.isfinite(x) & np.isfinite(y) & ~(x > limits)
     if not fits.any():
         why = "; ".join(reasons(view, ~fits.reshape(shape), dims))
-        message = (
-            f"{figure.where}.y = '{figure['y']}': no plan has a value and fits"
-            f"{f' ({why})' if why else ''}; hold other entries by at"
-        )
-        raise InputError(message)
+        wrong = f"no plan has a value and fits{f' ({why})' if why else ''}"
+        figure.refuse("y", wrong, "hold other entries by at")
     colour, names, ordered = _colours(figure, view, dims, shape)
     return _Points(dims, x, y, fits, float(limits[0]), colour, names, ordered)
 
@@ -178,11 +164,8 @@ def _colours(
         values = np.array(str(view.attrs(by)["flag_meanings"]).split())[values.astype(np.int64)]
     distinct, inverse = np.unique(values, return_inverse=True)
     if len(distinct) > _MOST_COLOURS:
-        message = (
-            f"{figure.where}.by = '{by}': {len(distinct)} values can't be told apart; at most "
-            f"{_MOST_COLOURS}"
-        )
-        raise InputError(message)
+        wrong = f"{len(distinct)} values can't be told apart"
+        figure.refuse("by", wrong, f"at most {_MOST_COLOURS}")
     spread = np.broadcast_to(inverse.reshape(values.shape), shape).reshape(-1)
     named = distinct.tolist()
     label = is_label(named)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps import display
-from sweeps.errors import InputError
 from sweeps.plots.data import View, cell_names
 from sweeps.plots.declare import Bars, are_plans, select, with_options
 from sweeps.plots.frame import Sheet
@@ -92,9 +91,7 @@ def _unit(figure: Figure, view: View, names: Sequence[str]) -> str:
     units = {view.units(name) for name in names}
     if len(units) > 1:
         text = ", ".join(f"{name} ({view.units(name)})" for name in names)
-        wrong = "different units can't be stacked; parts of one unit"
-        message = f"{figure.where}.parts = '{text}': {wrong}"
-        raise InputError(message)
+        figure.refuse("parts", "different units can't be stacked", "parts of one unit", text)
     return units.pop()
 
 
@@ -226,11 +223,8 @@ def _limits(
         return None, ""
     if view.units(capacity) != units:
         limit_units, units = canonical(view.units(capacity)), canonical(units)
-        message = (
-            f"{figure.where}.capacity = '{capacity}': in {limit_units}, the parts in {units};"
-            f" a limit in {units}"
-        )
-        raise InputError(message)
+        wrong = f"in {limit_units}, the parts in {units}"
+        figure.refuse("capacity", wrong, f"a limit in {units}")
     return bars.values(view, capacity), sentence(short_name(view, capacity))
 
 

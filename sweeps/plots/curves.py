@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import InputError
 from sweeps.plots.data import PLACE, PLAN_NAMES, View, evenly, said, word_of
 from sweeps.plots.declare import (
     baseline_words,
@@ -121,12 +120,9 @@ def lines_of(
         label = " · ".join(labels[k][entry] for k, entry in enumerate(cell))
         lines.append(Line(label, cell, colour, turn, of))
     if len(lines) > _MOST_LINES:
-        message = (
-            f"{figure.where}.lines = '{', '.join(dims)}': {len(lines)} lines can't be told apart; "
-            f"at most {_MOST_LINES}: choose some by at = {{ {dims[-1]} = [...] }}, or draw the "
-            f"best of each by best_of"
-        )
-        raise InputError(message)
+        some = f"choose some by at = {{ {dims[-1]} = [...] }}, or draw the best of each by best_of"
+        wrong, allowed = f"{len(lines)} lines can't be told apart", f"at most {_MOST_LINES}: {some}"
+        figure.refuse("lines", wrong, allowed, ", ".join(dims))
     return lines
 
 
@@ -167,11 +163,8 @@ def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
     lines = lines_of(figure, view, by, filled)
     why = "; ".join(reasons(view, missing, dims, y_name))
     if not lines:
-        message = (
-            f"{figure.where}.y = '{y_name}': no value to show here"
-            f"{f' ({why})' if why else ''}; hold other entries by at"
-        )
-        raise InputError(message)
+        wrong = f"no value to show here{f' ({why})' if why else ''}"
+        figure.refuse("y", wrong, "hold other entries by at")
     notes = _notes(values, shown, why, str(view.attrs(y_name).get("comment", "")))
     if len(by) == 1 and not filled.all():
         absent = [
@@ -321,19 +314,10 @@ def draw_curves(figure: Figure, view: View) -> Canvas:
     height = max(height, use().scale * _LABEL_HEIGHT * len(ends))
     drawing = _drawing(figure, view, plot, (width, height))
     title = (_finding(figure, drawing) if alone else None) or _title(figure, view, table)
-    sheet = sheet_of(
-        figure,
-        view,
-        title,
-        plot.notes,
-        panels,
-        xlabel=drawing.xaxis.label,
-        ylabel=drawing.yaxis.label,
-        panel=(width, height),
-    )
+    sheet = sheet_of(figure, view, title, plot.notes, panels, panel=(width, height))
     named = not beside and (len(samples) > 1 or any(line.label for line in plot.lines))
     legend = Legend([(label, look) for label, _, _, look in samples] if named else ())
-    made = frame(sheet, legend)
+    made = frame(sheet, legend, drawing.xaxis, drawing.yaxis)
     for index, axes in enumerate(made.axes):
         _draw_panel(drawing, axes, index, made)
     label_ends(made.axes[0], ends, made.panel)
@@ -360,25 +344,23 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
     cells = _places(view, y, [*([figure["panels"]] if labelled[0] else []), *by, x])
     values_of = [float(value) for values in plot.curves for curve in values for value in curve[at]]
     factor, unit = scale.shared(values_of)
+
+    def text_of(value: float) -> str:
+        if np.isnan(value):
+            return "-"
+        return grouped(value / factor) if factor else scale.given(value)
+
     rows = [[*compress(heads, labelled), f"{plain(x)} {first}", *others]]
     rows[0] += [f"{PLACE} {plain(x)} {others[-1]}"] if cells and others else []
     for panel, values in enumerate(plot.curves):
         name = bare[figure["panels"]][panel] if labelled[0] else ""
         for line, line_values in zip(plot.lines, values, strict=True):
             if not np.isnan(line_values).all():
-                texts = [
-                    "-"
-                    if np.isnan(value)
-                    else grouped(value / factor)
-                    if factor
-                    else scale.given(value)
-                    for value in line_values[at]
-                ]
+                texts = [text_of(value) for value in line_values[at].tolist()]
                 cell = (*([panel] if labelled[0] else []), *line.place, -1)
-                words = (_said(dim, str(column[cell])) for dim, column in cells.items())
-                texts += [", ".join(filter(None, words))]
-                own_names = (bare[dim][k] for dim, k in zip(by, line.place, strict=True))
-                names = [name, " · ".join(own_names)]  # The heading says what they are
+                texts.append(_plan_at(cells, cell))
+                entries = (bare[dim][k] for dim, k in zip(by, line.place, strict=True))
+                names = [name, " · ".join(entries)]  # The heading says what they are
                 rows.append([*compress(names, labelled), *texts][: len(rows[0])])
     gaps = [note for note in plot.notes if note.startswith(GAPS)]
     title = figure["title"] or _title(figure, view, table)
@@ -443,14 +425,17 @@ def findings(figure: Figure, view: View) -> Iterator[str]:
     for panel in (int(np.nanargmin(last)), int(np.nanargmax(last))):
         line = plot.lines[int(np.argmin(cost[panel, :, -1]))]
         cell = (panel, *line.place, -1)
-        plan = ", ".join(
-            filter(None, (_said(dim, str(column[cell])) for dim, column in cells.items()))
-        )
+        plan = _plan_at(cells, cell)
         many = int(tied[panel, :, -1].sum()) > 1
         where = bare[panel] if many else f"{bare[panel]}, {line.label}"
         lines.append(f"{scale.given(last[panel])} ({where}{': ' if plan else ''}{plan})")
     at = said(x, scale_of(view.units(x)).given(plot.x[-1]))
     yield f"the best at {at}: from {lines[0]} to {lines[1]}"
+
+
+def _plan_at(columns: Mapping[str, NDArray[Any]], cell: tuple[int, ...]) -> str:
+    """Return what was chosen at a cell, in short; nothing of what is off."""
+    return ", ".join(filter(None, (_said(dim, str(c[cell])) for dim, c in columns.items())))
 
 
 def _said(dim: str, text: str) -> str:
@@ -564,7 +549,6 @@ def _samples(plot: Plot, y: str) -> list[Named]:
 
 def _draw_panel(drawing: _Drawing, axes: Axes, index: int, made: Frame) -> None:
     plot = drawing.plot
-    made.set_axes(index, drawing.xaxis, drawing.yaxis)
     if plot.attrs.get("units") == "%":
         axes.axhline(100.0, color=BOUND, linewidth=1.0, zorder=1.5)
     for bound in plot.bounds:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from overhead.everything import load
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest, tell_all
+from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 from sweeps.plots.data import (
     Subject,
     Values,
@@ -587,16 +587,13 @@ def in_percent(
             continue
         known = entries(view.dataset, dim)
         position = find(wanted, known)
-        where = f"{figure.where}.relative_to.{dim} = '{wanted}'"
         if position is None:
-            message = f"{where}: not among what is shown; name it in at as well"
-            raise InputError(message)
+            where, wrong = f"{figure.where}.relative_to.{dim}", "not among what is shown"
+            refuse(where, wanted, wrong, "name it in at as well")
         base = np.take(base, [position], axis=list(dims).index(dim))
     if not np.any(np.isfinite(base) & (base != 0)):
-        baseline = ", ".join(
-            _entry(view, dim, wanted) for dim, wanted in figure["relative_to"].items()
-        )
-        message = f"{figure.where}.relative_to: nothing has a value at {baseline}; another baseline"
+        where = f"{figure.where}.relative_to: nothing has a value at {baseline_words(figure, view)}"
+        message = f"{where}; another baseline"
         raise InputError(message)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(100.0 * values / np.where(base == 0, np.nan, base))
@@ -641,10 +638,8 @@ def ideal_of(
 ) -> NDArray[np.float64]:
     """Return what lines would be if they grew like `x` from their first points on."""
     if "s-1" not in units.split():
-        message = (
-            f"{figure.where}.ideal = true: '{figure['y']}' has the unit {units}; "
-            "a rate such as tokens_per_second"
-        )
+        wrong = f"'{figure['y']}' has the unit {units}; a rate such as tokens_per_second"
+        message = f"{figure.where}.ideal = true: {wrong}"
         raise InputError(message)
     there = np.isfinite(curves)
     first = np.argmax(there, axis=-1)[..., None]

@@ -112,10 +112,6 @@ class Sheet:
     """The words of a figure, and the measures that depend on its kind."""
 
     title: str  # In bold
-    # The axes' labels, once for all panels; the last for the second panels
-    xlabel: str = ""
-    ylabel: str = ""
-    strip_label: str = ""
     fixed: str = ""  # What is held fixed, under the title
     notes: Sequence[str] = ()  # What stands below
     table: Sequence[Sequence[str]] = ()  # Rows above the notes, such as of numbered points
@@ -171,14 +167,17 @@ class Frame:
         """Return whether a panel is the lowest of its column, and the first of its row."""
         return index + self.columns >= len(self.axes), index % self.columns == 0
 
-    def set_axes(self, index: int, x: Axis, y: Axis, strip: Axis | None = None) -> None:
-        """Set a panel's axes, and those of its strip; labels stand at the outer ones alone."""
-        lowest, first = self.outer(index)
-        x.apply(self.axes[index], "x", labels=lowest and strip is None)
-        y.apply(self.axes[index], "y", labels=first)
-        if strip is not None:
-            x.apply(self.strips[index], "x", labels=lowest)
-            strip.apply(self.strips[index], "y", labels=first)
+    def set_axes(self, x: Axis | None, y: Axis | None, strip: Axis | None) -> None:
+        """Set the panels' axes, and those of their strips; labels stand at the outer ones alone."""
+        for index, axes in enumerate(self.axes):
+            lowest, first = self.outer(index)
+            if x is not None:
+                x.apply(axes, "x", labels=lowest and strip is None)
+            if y is not None:
+                y.apply(axes, "y", labels=first)
+            if x is not None and strip is not None:
+                x.apply(self.strips[index], "x", labels=lowest)
+                strip.apply(self.strips[index], "y", labels=first)
 
     def finished(self) -> Canvas:
         """Return the drawing: its panels of their size, by that of the page, and its words."""
@@ -272,8 +271,14 @@ def _panel(sheet: Sheet) -> tuple[float, float]:
     return sheet.panel or panel_size(len(sheet.panels), strips=sheet.strip > 0.0)
 
 
-def frame(sheet: Sheet, legend: Legend) -> Frame:
-    """Make a sheet with its panels and legend."""
+def frame(
+    sheet: Sheet,
+    legend: Legend,
+    x: Axis | None = None,
+    y: Axis | None = None,
+    strip: Axis | None = None,
+) -> Frame:
+    """Make a sheet with its panels, their axes and its legend; a strip's axis is a second one."""
     from matplotlib.figure import Figure as Canvas
 
     columns = columns_of(len(sheet.panels), strips=sheet.strip > 0.0)
@@ -300,7 +305,8 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
         made.axes.append(axes)
         if sheet.strip:
             made.strips.append(every[f"strip{index}"])
-    _label(made, (wide, high))
+    made.set_axes(x, y, strip)
+    _label(made, *("" if axis is None else axis.label for axis in (x, y, strip)))
     free = [name for name in every if int(name[5:]) >= len(sheet.panels)]
     for name in free:
         every[name].set_axis_off()
@@ -309,22 +315,22 @@ def frame(sheet: Sheet, legend: Legend) -> Frame:
     return made
 
 
-def _label(made: Frame, panel: tuple[float, float]) -> None:
+def _label(made: Frame, x: str, y: str, ratio: str) -> None:
     """Write the axes' labels, once for all panels; with strips once a row."""
-    sheet, body = made.sheet, made.body
-    across = made.columns * (panel[0] + _GAP)
-    if sheet.xlabel:
-        lines = wrap(sheet.xlabel, across, use().text, most=2)
-        made.shared["x"] = body.supxlabel("\n".join(lines), size=use().text)
-    if not sheet.strip:
-        down = made.rows * panel[1] + (made.rows - 1) * 2 * _GAP
-        if sheet.ylabel:
-            lines = wrap(sheet.ylabel, down, use().text)
-            made.shared["y"] = body.supylabel("\n".join(lines), size=use().text)
-        return
-    for axes, strip in list(zip(made.axes, made.strips, strict=True))[:: made.columns]:
-        axes.set_ylabel("\n".join(wrap(sheet.ylabel, panel[1], use().text)))
-        strip.set_ylabel("\n".join(wrap(sheet.strip_label, sheet.strip + _GAP, use().text)))
+    body, (wide, high) = made.body, made.panel
+
+    def lines(words: str, inches: float, most: int = 3) -> str:
+        return "\n".join(wrap(words, inches, use().text, most=most))
+
+    if x:
+        across = made.columns * (wide + _GAP)
+        made.shared["x"] = body.supxlabel(lines(x, across, 2), size=use().text)
+    if y and not made.strips:
+        down = made.rows * high + (made.rows - 1) * 2 * _GAP
+        made.shared["y"] = body.supylabel(lines(y, down), size=use().text)
+    for axes, strip in list(zip(made.axes, made.strips, strict=False))[:: made.columns]:
+        axes.set_ylabel(lines(y, high))
+        strip.set_ylabel(lines(ratio, made.sheet.strip + _GAP))
     body.align_ylabels(made.axes + made.strips)
 
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sweeps import display
 from sweeps.bands import UNKNOWN, bands_of
 from sweeps.engine.grid import status_of
-from sweeps.errors import InputError
 from sweeps.plots.data import View
 from sweeps.plots.frame import ASSUMED_NOTE, Axis, Sheet
 from sweeps.plots.schema import KINDS, Figure, listed
@@ -75,11 +74,8 @@ def panels_of(figure: Figure, view: View) -> list[str]:
         return [""]
     labels = view.labels(dim)
     if len(labels) > _MOST_PANELS:
-        message = (
-            f"{figure.where}.panels = '{dim}': {len(labels)} panels can't be read; at most "
-            f"{_MOST_PANELS}: choose some by at = {{ {dim} = [...] }}"
-        )
-        raise InputError(message)
+        some = f"at most {_MOST_PANELS}: choose some by at = {{ {dim} = [...] }}"
+        figure.refuse("panels", f"{len(labels)} panels can't be read", some)
     return labels
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import InputError
 from sweeps.plots.curves import lines_of, pick, stroke
 from sweeps.plots.data import View
 from sweeps.plots.frame import (
@@ -111,7 +110,7 @@ def _draw_ratio(axes: Axes, x: Floats, ratio: Floats, look: Look) -> None:
     axes.axhline(1.0, color=BOUND, linewidth=1.0, zorder=1)
     how: Look = {"linestyle": "none", "color": look["color"]}
     inside = np.where((ratio < low) | (ratio > high), np.nan, ratio)
-    axes.plot(x, inside, marker=look["marker"], markersize=4, zorder=2, **how)
+    axes.plot(x, inside, marker=look["marker"], markersize=4, clip_on=False, zorder=2, **how)
     for edge, marker, out in ((high, "^", ratio > high), (low, "v", ratio < low)):
         if out.any():  # Nothing drawn would still be laid out, in a corner
             edges = np.full(np.count_nonzero(out), edge)
@@ -132,11 +131,8 @@ def _framed(
     draw: Callable[[Axes, Axes, int], None],
 ) -> Frame:
     """Return panels with a ratio below each; `draw` draws into the two of a panel."""
-    x, y, ratio = axes_of
-    sheet = replace(sheet, xlabel=x.label, ylabel=y.label, strip_label=ratio.label)
-    made = frame(sheet, legend)
+    made = frame(sheet, legend, *axes_of)
     for index, (axes, strip) in enumerate(zip(made.axes, made.strips, strict=True)):
-        made.set_axes(index, *axes_of)
         draw(axes, strip, index)
     return made
 
@@ -232,11 +228,8 @@ def _compared(figure: Figure, view: View) -> tuple[list[Panel], dict[str, Look],
     predicted, measured = pair
     both = np.isfinite(predicted) & np.isfinite(measured)
     if not both.any():
-        message = (
-            f"{figure.where}.measured = '{figure['measured']}': nothing here was both predicted "
-            f"and measured; choose other entries by at"
-        )
-        raise InputError(message)
+        wrong = "nothing here was both predicted and measured"
+        figure.refuse("measured", wrong, "choose other entries by at")
     # A prediction is shown over the sizes that were measured, not all that others were.
     begun = np.maximum.accumulate(np.isfinite(measured), -1)
     ongoing = np.maximum.accumulate(np.isfinite(measured)[..., ::-1], -1)[..., ::-1]
@@ -468,9 +461,8 @@ def draw_normal(
         yaxis = axis_of(
             prefix, attrs[1], np.array(ends), "linear", height, vertical=True, ends=ends
         )
-        made = frame(Sheet(title, xlabel=xaxis.label, ylabel=yaxis.label), Legend(samples))
+        made = frame(Sheet(title), Legend(samples), xaxis, yaxis)
         (axes,) = made.axes
-        made.set_axes(0, xaxis, yaxis)
         axes.fill_between(x, bands[0], bands[2], color=BAND, linewidth=0, zorder=0.5)
         axes.plot(x, bands[1], zorder=2, **typical)
         axes.plot(*points, zorder=3, **published)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from sweeps import display
+from sweeps.errors import refuse
 from sweeps.plots.style import long_name
 
 
@@ -28,6 +29,10 @@ class Figure:
     def __getitem__(self, key: str) -> Any:
         """Return one of its options."""
         return self.options[key]
+
+    def refuse(self, key: str, wrong: str, allowed: str, value: object = None) -> NoReturn:
+        """Refuse one of its options, or another value under its name."""
+        refuse(f"{self.where}.{key}", self.options[key] if value is None else value, wrong, allowed)
 
 
 @dataclass(frozen=True, slots=True)

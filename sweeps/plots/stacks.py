@@ -144,14 +144,9 @@ def draw_stacks(stacks: Stacks, sheet: Sheet) -> Canvas:
         stacks = replace(stacks, units=IN_GPU)
     size = stacks.panel()
     value = _value_axis(stacks, size[1] if stacks.standing else size[0])
-    sheet = replace(
-        sheet,
-        panel=size,
-        panels=stacks.panels,
-        xlabel="" if stacks.standing else value.label,
-        ylabel=value.label if stacks.standing else "",
-    )
-    made = frame(sheet, _legend(stacks))
+    sheet = replace(sheet, panel=size, panels=stacks.panels)
+    x, y = (None, value) if stacks.standing else (value, None)
+    made = frame(sheet, _legend(stacks), x, y)
     for index, axes in enumerate(made.axes):
         _draw_panel(axes, stacks, index, value, made)
     return made.finished()
@@ -192,11 +187,9 @@ def _draw_panel(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame
         done += np.where(np.arange(2)[:, None] == below, heights, 0.0)
     names = ["\n".join(_lines(name)) for name in stacks.names]
     if standing:
-        value.apply(axes, "y", labels=first)
         axes.set_xlim(-0.5, len(bars) - 0.5)
         axes.set_xticks(bars, names if lowest else [""] * len(bars))
     else:
-        value.apply(axes, "x", labels=lowest)
         axes.set_ylim(len(bars) - 0.5, -0.5)  # the first bar on top
         axes.set_yticks(bars, names if first else [""] * len(bars))
     axes.grid(visible=False, axis="x" if standing else "y")
@@ -345,9 +338,8 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
         notes,
         [""],
         panel=(width, max(use().scale * _SLOT_OF_TWO * len(names), 1.0)),
-        xlabel=value.label,
     )
-    made = frame(sheet, legend)
+    made = frame(sheet, legend, value)
     (axes,) = made.axes
     # Where both points lie on one side, the shorter bar lies in the longer one.
     both = shown[0] * shown[1] > 0.0
@@ -373,7 +365,6 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
                     size=use().note,
                     color=MUTED,
                 )
-    value.apply(axes, "x")
     axes.axvline(0.0, color=INK, linewidth=0.8)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(rows, names)

@@ -148,70 +148,69 @@ def draw_stages(
     marks = marks or {}
     every = [span for rows in courses.values() for spans in rows.values() for span in spans]
     last = max([*(span.end for span in every), *marks.values()], default=0.0)
-    factor, unit = scale_of("s").pick(last)
     gap = _BETWEEN if len(courses) > 1 else 0.0
     count = sum(len(rows) + gap for rows in courses.values())
     high = min(use().scale * _ROW, tallest / count)
     shown = max(round(_NARROW / high), 1)
-    # A stream is named below its stage.
-    labels = [row.rpartition(", ")[2] for rows in courses.values() for row in rows]
-    seen = {span.kind for span in every if span.duration * in_column(_WIDTH) >= _THINNEST * last}
-    seen |= _ALWAYS
+    wide = in_column(_WIDTH)
+    seen = {span.kind for span in every if span.duration * wide >= _THINNEST * last} | _ALWAYS
     kinds = {kind for span in every if span.kind in seen for kind, _, _ in _strips(span)}
     areas = {words: colour for kind, (colour, words) in _KINDS.items() if kind in kinds}
-    size = in_column(_WIDTH), max(high * count, 0.9)
-    sheet = Sheet(title, xlabel=f"Time ({unit})", fixed=fixed, notes=notes, panel=size)
+    sheet = Sheet(title, fixed=fixed, notes=notes, panel=(wide, max(high * count, 0.9)))
+    ends = (0.0, 1.02 * (last or 1.0))
+    time = axis_of("time", {"units": "s"}, np.array(ends), "linear", wide, ends=ends)
+    scale = scale_of("s")
+    factor, unit = scale.pick(last)
     with style():
-        made = frame(sheet, _legend_of(areas, mark if marks else ""))
+        made = frame(sheet, _legend_of(areas, mark if marks else ""), time)
         (axes,) = made.axes
-        axes.set_xlim(0.0, (last or 1.0) / factor * 1.02)
-        axes.set_ylim(count, 0.0)
-        axes.grid(visible=False, axis="y")
-        rows_at, top = [], 0.0
+        ticks: dict[float, str] = {}
+        top = 0.0
         for name, rows in courses.items():
             top += gap
             offset: dict[str, Any] = {"textcoords": "offset points", "size": use().note}
-            end = max((span.end for row in rows.values() for span in row), default=0.0) / factor
-            end_text = f"{number(end, 4)} {unit}"
-            axes.annotate(end_text, (end, top), (-3, 3), ha="right", color=MUTED, **offset)
+            end = max((span.end for row in rows.values() for span in row), default=0.0)
+            text = f"{number(end / factor, 4)} {unit}"
+            axes.annotate(text, (end, top), (-3, 3), ha="right", color=MUTED, **offset)
             if gap:
                 axes.annotate(name, (0.0, top), (2, 3), weight="bold", **offset)
-            _draw_rows(
-                axes,
-                [[s for s in row if s.kind in seen] for row in rows.values()],
-                top,
-                factor,
-                high,
-            )
+            _draw_rows(axes, [[s for s in r if s.kind in seen] for r in rows.values()], top, high)
             if name in marks:
-                at = marks[name] / factor
-                axes.vlines(at, top, top + len(rows), colors=INK, linewidth=1.6, linestyles=_MARK)
-            rows_at += [top + row for row in range(len(rows))]
+                stroke: dict[str, Any] = {"colors": INK, "linewidth": 1.6, "linestyles": _MARK}
+                axes.vlines(marks[name], top, top + len(rows), **stroke)
+            # A stream is named below its stage.
+            names = (row.rpartition(", ")[2] for row in rows)
+            ticks |= {top + row + 0.5: label for row, label in enumerate(names)}
             top += len(rows)
-        axes.set_yticks([at + 0.5 for at in rows_at[::shown]], labels[::shown])
-        axes.tick_params(axis="y", length=0)
+        _name_rows(axes, dict([*ticks.items()][::shown]), (count, 0.0))
         return save(made.finished(), stem)
 
 
-def _draw_rows(
-    axes: Axes, rows: Sequence[Sequence[Span]], top: float, factor: float, high: float
-) -> None:
+def _name_rows(axes: Axes, names: Mapping[float, str], ends: tuple[float, float]) -> None:
+    """Write the names of rows beside them, the first on top."""
+    axes.set_ylim(*ends)
+    axes.set_yticks([*names], [*names.values()])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+
+
+def _draw_rows(axes: Axes, rows: Sequence[Sequence[Span]], top: float, high: float) -> None:
     """Draw a course's rows, spans of the same colour at once."""
     outlined = sum(map(len, rows)) <= _MOST_SHAPES and max(map(len, rows)) <= 3 * _MOST_NAMED
     boxes: dict[str, list[Box]] = {}
-    for index, spans in enumerate(rows):
+    for row, spans in enumerate(rows):
         for span in spans:
             for kind, low, upper in _strips(span):
-                ends = span.start / factor, span.end / factor
-                boxes.setdefault(kind, []).append((*ends, top + index + low, top + index + upper))
+                box = span.start, span.end, top + row + low, top + row + upper
+                boxes.setdefault(kind, []).append(box)
     # What a pass holds is drawn over it.
     for kind in _KINDS:
         if kind in boxes:
             _fill(axes, boxes[kind], kind, outlined=outlined)
     if outlined and high > 1.3 * _NARROW:
-        inches = in_column(_WIDTH) / (axes.get_xlim()[1] * factor)
+        inches = in_column(_WIDTH) / axes.get_xlim()[1]
         for name, start, end, row in (*_durations(rows, inches), *_passes(rows, inches)):
-            at = (start + end) / 2.0 / factor, top + row + sum(_PASS) / 2.0
+            at = (start + end) / 2.0, top + row + sum(_PASS) / 2.0
             axes.text(*at, name, size=use().note, color=INK, ha="center", va="center")
 
 
@@ -458,20 +457,16 @@ def draw_timeline(
     value = axis_of("time", about, np.array(edges), "linear", in_column(_TRACE_WIDTH), ends=edges)
     sheet = Sheet(
         "What each stream of the GPU does",
-        xlabel=value.label,
         fixed=" · ".join(text for text in (_rank_text(ranks), named) if text),
         notes=notes,
         panel=(in_column(_TRACE_WIDTH), max(use().scale * _LANE * len(lanes), 1.0)),
     )
     finest = (value.high - value.low) * _SECOND / _FINEST
     with style():
-        made = frame(sheet, legend)
+        made = frame(sheet, legend, value)
         (axes,) = made.axes
-        value.apply(axes, "x")
-        axes.set_ylim(len(lanes) - 0.5, -0.5)  # the first on top
-        axes.set_yticks(range(len(lanes)), [lane.name for lane in lanes])
-        axes.tick_params(axis="y", length=0)
-        axes.grid(visible=False, axis="y")
+        names = {float(index): lane.name for index, lane in enumerate(lanes)}
+        _name_rows(axes, names, (len(lanes) - 0.5, -0.5))
         for index, lane in enumerate(lanes):
             for kind, (starts, ends) in lane.kinds.items():
                 # Gaps that no eye sees are closed: a lane may have a hundred thousand rows.
