@@ -458,8 +458,8 @@ def _routed(way: str, routed: float) -> Any:
 
 for _way in ("forward", "backward"):
     _of_library = ("cast_launches", "eager_launch_fraction", "bf16_attention")
-    _attention = ("attention_layer_fraction", "latent_attention_fraction", "unfused_operations")
-    _taken = (f"{_way}_operations", *_of_library, *_attention)
+    _counted = ("attention_layer_fraction", "latent_attention_fraction", "unfused_operations")
+    _taken = (f"{_way}_operations", *_of_library, *_counted)
     _experts = ("bf16_experts", "local_experts", "expert_cast_launches", "ep_overlap")
     _own = (*_experts, "separate_expert_bias")
     declare(f"dense_{_way}_launches", _taken, _dense(_way), **LIBRARY)
