@@ -525,7 +525,6 @@ class Step(CommonStep, total=False):
     trained_balance: Values
     gathered_balance: Values
     copied_balance: Values
-    recomputed_blocks: Values
     recomputed_shared_experts: Values
     first_stage_parameters: Values
     second_stage_parameters: Values
@@ -999,7 +998,6 @@ class Step(CommonStep, total=False):
     path_latency: Values
     path_serialization_time: Values
     path_energy_per_bit: Values
-    crossing_links: Values
     node_intra_hops: Values
     node_inter_hops: Values
     crossing_intra_hops: Values
@@ -1375,7 +1373,6 @@ class Step(CommonStep, total=False):
     dense_layer_parameters: Values
     moe_layer_parameters: Values
     embedding_parameters: Values
-    output_parameters: Values
     position_parameters: Values
     non_layer_parameters: Values
     weight_flops_per_token: Values
@@ -1667,7 +1664,6 @@ class Step(CommonStep, total=False):
     chunk_expert_tokens: Values
     chunk_dispatch_time: Values
     chunk_combine_time: Values
-    ep_overlap_slowdown: Values
     experts_forward_time: Values
     chunk_experts_forward_time: Values
     experts_backward_time: Values
