@@ -54,7 +54,7 @@ def fit(evaluation: Evaluation, result: AnalysisResult) -> str:
 def number(evaluation: Evaluation, name: str) -> float:
     """Return a quantity; NaN where it can't be told."""
     value = evaluation.value(name, {})
-    return float("nan") if value is None else float(value)
+    return float("nan") if value is None else float(np.ravel(value)[0])
 
 
 def _needs(evaluation: Evaluation, result: AnalysisResult) -> str:

@@ -29,7 +29,7 @@ from sweeps.cli.analysis_job import (
     sharded_line,
 )
 from sweeps.cli.derivation import Derivation
-from sweeps.cli.exposure import HIDING, overlap_lines, value_of
+from sweeps.cli.exposure import HIDING, overlap_lines
 from sweeps.cli.from_file import setting_lines
 from sweeps.cli.numbers import shown, size_of
 from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words, unused_lines
@@ -135,8 +135,8 @@ def _summary(job: Job, evaluation: Evaluation, most: int) -> Iterator[str]:
     """Yield what is communicated before overlap, and rates, energy and cost, as far as they fit."""
     sent = []
     for dimension, part, *_ in HIDING:
-        total = value_of(evaluation, f"{dimension}_communication_time")
-        exposed = min(max(value_of(evaluation, part), 0.0), total)
+        total = number(evaluation, f"{dimension}_communication_time")
+        exposed = min(max(number(evaluation, part), 0.0), total)
         if total > 0.0:
             hidden = "" if np.isnan(exposed) else f" ({percent(1.0 - exposed / total)} overlapped)"
             sent.append(f"{dimension.upper()} {shown('step_time', total)}{hidden}")
@@ -197,8 +197,8 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     step = "forward" if labels["schedule"] == "forward_only" else "step"
     yield ", ".join(answer(evaluation, result, step)) or degrees
     yield from narrower(evaluation, job.resolved.labels["framework"], job.sweep.given)
-    limited = {limit.name: value_of(evaluation, limit.name) for limit in LIMITS}
-    limited["mfu"] = value_of(evaluation, "mfu")
+    limited = {limit.name: number(evaluation, limit.name) for limit in LIMITS}
+    limited["mfu"] = number(evaluation, "mfu")
     yield from (f"  {line}" for line in (*impossible(limited), *too_many(world)))
     yield f"  {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}"
     if rate := _rate(evaluation):

@@ -9,6 +9,7 @@ import numpy as np
 from overhead.evaluation import Evaluation
 from overhead.labels import PAIRED, PREFETCHES, SHARED
 from sweeps.bands import percent
+from sweeps.cli.analysis_headline import number
 from sweeps.cli.numbers import shown
 from sweeps.wrapping import aligned
 
@@ -49,13 +50,13 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
     """Yield a table: of each dimension that communicates what hides, what is exposed, and why."""
     rows: list[Sequence[str]] = []
     for dimension, part, share, behind, why in HIDING:
-        total = value_of(evaluation, f"{dimension}_communication_time")
-        exposed = value_of(evaluation, part)
+        total = number(evaluation, f"{dimension}_communication_time")
+        exposed = number(evaluation, part)
         if not total > 0.0 or np.isnan(exposed):
             continue
-        allowed = value_of(evaluation, HIDDEN.get(share, share)) if share else 1.0
+        allowed = number(evaluation, HIDDEN.get(share, share)) if share else 1.0
         exposed = min(max(exposed, 0.0), total)
-        whole = dimension == "tp" and value_of(evaluation, "sequence_parallel") == 0.0
+        whole = dimension == "tp" and number(evaluation, "sequence_parallel") == 0.0
         named = evaluation.labels.get(f"{dimension}_mechanism", SHARED)
         paired = dimension == "ep" and evaluation.labels.get("schedule") in PAIRED
         if paired:
@@ -87,7 +88,7 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
 
 def _whole(evaluation: Evaluation) -> str:
     """Return what of all_reduces of a whole sequence stays exposed."""
-    if value_of(evaluation, "tp_gradient_overlap") > 0.0:
+    if number(evaluation, "tp_gradient_overlap") > 0.0:
         return f"{WHOLE}, but that of gradients has the weights'"
     return f"all: {WHOLE}"
 
@@ -109,20 +110,14 @@ def _reason_of_mechanism(evaluation: Evaluation, dimension: str, exposed: float,
     usual = MECHANISM[named]
     if named in PREFETCHES:
         ways = ("forward", "backward")
-        if not all(value_of(evaluation, f"{way}_layers_ahead") for way in ways):
+        if not all(number(evaluation, f"{way}_layers_ahead") for way in ways):
             usual = "weights that aren't fetched ahead are waited for"
-    elif dimension == "dp" and value_of(evaluation, "zero_stage") >= 3.0:
+    elif dimension == "dp" and number(evaluation, "zero_stage") >= 3.0:
         usual = why
-    if dimension == "tp" and value_of(evaluation, "sequence_parallel") == 0.0:
+    if dimension == "tp" and number(evaluation, "sequence_parallel") == 0.0:
         usual = _whole(evaluation)
     if dimension == "cp" and evaluation.labels["context_parallel"] == "mixed":
         usual = "exchanged heads are waited for, or attention is too short for a ring"
     elif dimension == "cp" and evaluation.labels["context_parallel"] != "ring":
         usual = "only a ring attends while it sends"
     return "nothing" if exposed < 0.005 else f"{usual} ({named})"
-
-
-def value_of(evaluation: Evaluation, name: str) -> float:
-    """Return a quantity of one configuration; NaN where it has none."""
-    value = evaluation.value(name, {})
-    return float("nan") if value is None else float(np.ravel(value)[0])
