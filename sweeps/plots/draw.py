@@ -248,6 +248,3 @@ def _drawn(dataset: xr.Dataset, figure: Figure) -> Canvas:
     else:
         from sweeps.plots.curves import draw_curves as draw_kind
     return draw_kind(figure, view)
-
-
-# A drawing to its files: whole or not at all, the same bytes for the same drawing.
