@@ -20,6 +20,7 @@ import pytest
 
 import sweeps
 from sweeps.blocks.run import Means, write_sweep
+from sweeps.engine.kept import BEFORE
 from sweeps.engine.program import Program
 from sweeps.job import Job, prepare
 from sweeps.spec.axis import Axis
@@ -165,7 +166,8 @@ def test_one_step(ratio: Ratio) -> None:
     what = "a step by a prepared function: ms"
     compare(ratio, what, lambda: [model(**PLAN) for _ in range(200)], scale=0.1 / 200 * 1e3)
     asked = {**GIVEN, **PLAN}
-    sweeps.sweep(QUANTITIES, **asked)
+    for _ in range(BEFORE):
+        sweeps.sweep(QUANTITIES, **asked)
     what = "a step by sweeps.sweep: ms"
     compare(
         ratio, what, lambda: [sweeps.sweep(QUANTITIES, **asked) for _ in range(5)], scale=0.1 / 5e-3
