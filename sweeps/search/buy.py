@@ -15,16 +15,18 @@ import numpy as np
 from overhead.evaluation import derive
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
-from sweeps.bands import SAME, brief, limit_words, meets, money, three
+from sweeps.bands import SAME, brief, limit_words, meets, money, three, tie
 from sweeps.display import BANDS
 from sweeps.errors import InputError, refuse
 from sweeps.search.answer import BETTER, RUN
 from sweeps.search.details import COMMUNICATION, Detail, details
-from sweeps.search.recommended import recommended
+from sweeps.search.floor import Floors
+from sweeps.search.numbers import Key, Numbers
+from sweeps.search.recommended import least_steps, recommended
 from sweeps.search.repair import MEASURES
 from sweeps.search.request import Execution, Point, pipeline_layers
 from sweeps.search.search import blocks_of, is_bounded
-from sweeps.search.space import common_of, spaces_of
+from sweeps.search.space import common_of
 
 if TYPE_CHECKING:
     from sweeps.spec.resolve_operation import Resolved
@@ -35,6 +37,9 @@ LARGEST_PRIME = 7
 FUTILE = 4.0
 # Of the work the numbers of each doubling are about this share.
 DOUBLINGS = 0.4
+# Plans are looked at whose step may take so many times the shortest that any layer allows, and then
+# so many times the GPU time of the best plan of other numbers: a start, which decides nothing.
+FIRST_LOOK, LATER_LOOK = 2.0, 1.25
 # The largest cluster that is let: Oracle, OCI Supercluster (2024-09), up to 131,072 Blackwell GPUs.
 # Of a torus the largest is its pod.
 LARGEST_CLUSTER = 131_072
@@ -157,31 +162,67 @@ class Searched:
     # By GPUs the longest step that bounds rule out, and the shortest that they don't
     out: dict[int, float] = field(default_factory=dict)
     may: dict[int, float] = field(default_factory=dict)
+    # What bounds plans, whatever their batch, up to the largest one
+    floors: dict[Key, Floors | None] = field(default_factory=dict)
+    largest: float = 0.0
     # What runs take: by GPUs, tokens and prices
     runs: dict[tuple[float, ...], Tried] = field(default_factory=dict)
 
     def run(self, point: Point, tokens: float) -> Tried:
         """Return the best plan at a point with what a run on so many tokens takes."""
-        gpus = point.world_size
-        self.search(point, [gpus])
-        plan = self.plans[gpus]
-        if plan is None:
-            return Tried(gpus, None)
+        (run,) = self.every_run(point, [point.world_size], tokens)
+        return run
+
+    def every_run(self, point: Point, several: Sequence[int], tokens: float) -> list[Tried]:
+        """Return the best plan of each number of GPUs with what a run on so many tokens takes."""
+        self.search(point, several)
         prices = {name: point.constants[name] for name in PRICES if name in point.constants}
-        key = (gpus, tokens, *(prices.get(name, -1.0) for name in PRICES))
-        if key not in self.runs:
-            names = (*MEASURES, *RUN, *PARTS, *PEAK_PARTS, *COMMUNICATION)
-            (detail,) = details([plan.changed({"training_tokens": tokens, **prices})], names)
-            self.runs[key] = Tried(gpus, detail)
-        return self.runs[key]
+        asked = (tokens, *(prices.get(name, -1.0) for name in PRICES))
+        new = {
+            gpus: plan.changed({"training_tokens": tokens, **prices})
+            for gpus in several
+            if (gpus, *asked) not in self.runs and (plan := self.plans[gpus]) is not None
+        }
+        names = (*MEASURES, *RUN, *PARTS, *PEAK_PARTS, *COMMUNICATION)
+        for gpus, detail in zip(new, details([*new.values()], names), strict=True):
+            self.runs[gpus, *asked] = Tried(gpus, detail)
+        return [self.runs.get((gpus, *asked), Tried(gpus, None)) for gpus in several]
 
     def search(self, point: Point, several: Sequence[int]) -> None:
-        """Search the best plans of some numbers of GPUs, as one where they are alike."""
+        """Search the best plans of some numbers of GPUs, as one where they are alike.
+
+        Looked at are plans whose step may be up to so long; where the best one leaves any room
+        for others beyond, those up to as long as it allows.
+        """
         new = [gpus for gpus in dict.fromkeys(several) if gpus not in self.plans]
         self.plans |= dict.fromkeys(new)
-        for space in spaces_of(point, new):
-            with suppress(InputError):  # No machine's figure, maybe, to rank plans by
-                self.plans |= recommended(space)
+        numbers = self._numbers(point)
+        ends = numbers.least_steps(new)
+        best = min((plan.known["step_time"] * gpus for gpus, plan in self._ranked()), default=None)
+        steps = {
+            gpus: FIRST_LOOK * low if best is None else max(LATER_LOOK * best / gpus, low)
+            for gpus, (low, _) in ends.items()
+        }
+        while steps:
+            for space in numbers.spaces([*steps], steps):
+                with suppress(InputError):  # No machine's figure, maybe, to rank plans by
+                    self.plans |= recommended(space, steps)
+            steps = {
+                gpus: step
+                for gpus, longest in steps.items()
+                if longest < ends[gpus][1] and (step := self._further(gpus, longest)) > longest
+            }
+
+    def _ranked(self) -> Iterator[tuple[int, Execution]]:
+        yield from ((gpus, plan) for gpus, plan in self.plans.items() if plan is not None)
+
+    def _further(self, gpus: int, longest: float) -> float:
+        """Return up to which step plans have to be looked at, once those up to another one were."""
+        plan = self.plans[gpus]
+        return np.inf if plan is None else plan.known["step_time"] * (1.0 + tie())
+
+    def _numbers(self, point: Point) -> Numbers:
+        return Numbers(point, self.floors, self.largest)
 
     def may_take(self, point: Point, several: Sequence[int], step: float) -> set[int]:
         """Return the numbers of GPUs of which a plan that can run may take up to so long a step."""
@@ -190,7 +231,7 @@ class Searched:
             for gpus in several
             if self.out.get(gpus, -np.inf) < step < self.may.get(gpus, np.inf)
         ]
-        able = may_take(point, asked, step)
+        able = may_take(self._numbers(point), asked, step)
         for gpus in asked:
             (self.may if gpus in able else self.out)[gpus] = step
         return {gpus for gpus in several if gpus in self.may and step >= self.may[gpus]}
@@ -211,6 +252,10 @@ def offers(
     model.
     """
     kept = {} if searched is None else searched
+    for name in points:
+        floors = next((old.floors for (machine, _), old in kept.items() if machine == name), {})
+        for batch in sequences:
+            kept.setdefault((name, batch), Searched(floors=floors, largest=max(sequences)))
     if gpus:
         return tuple(
             compared(
@@ -218,7 +263,7 @@ def offers(
                 wish,
                 name,
                 gpus,
-                kept.setdefault((name, batch), Searched()),
+                kept[name, batch],
                 telling(name, batch),
             )
             for batch in sequences
@@ -236,7 +281,7 @@ def offers(
                 telling(name, batch),
                 whole=len(sequences) == 1,
                 near=near.get(name, 0),
-                searched=kept.setdefault((name, batch), Searched()),
+                searched=kept[name, batch],
             )
             offered[name, batch] = offer_made
             if offer_made.least is not None:
@@ -338,7 +383,9 @@ def offer(
     def filled(gpus: int) -> float:
         return most_filled(given, gpus)
 
-    kept.search(point, _expected(node, max(bound, near / 2.0), filled, largest, whole=whole))
+    kept.every_run(
+        point, _expected(node, max(bound, near / 2.0), filled, largest, whole=whole), wish.tokens
+    )
     rungs: list[Tried] = []
     most = min(FUTILE**2 * max(bound, node), largest)
     for gpus in _rungs(node, max(bound, near / 2.0), filled):
@@ -365,17 +412,17 @@ def offer(
     numbers = [*itertools.takewhile(lambda gpus: gpus < top, sizes(node, bound))]
     able = [gpus for gpus in numbers if gpus not in tried and filled(gpus) > 0.0]
     may = kept.may_take(point, able, step)
+    # With them what is told beside the answer, if that is the number that is known to make it.
+    asked = [gpus for gpus in able if gpus in may] + _beside(best.gpus, node, filled, largest)
+    kept.every_run(point, asked, wish.tokens)
     left = (at(gpus) for gpus in _telling(numbers, tell) if gpus in tried or gpus in may)
     best = next((attempt for attempt in left if attempt.in_time(wish)), best)
     # Told beside it: the smaller number that keeps most GPUs busy.
     smaller = [*itertools.takewhile(lambda gpus: gpus < best.gpus, sizes(node, bound))]
     if any(map(filled, smaller)):
         at(max(smaller, key=lambda gpus: gpus * filled(gpus)))
-    # For the figure: what half and twice as many do.
-    for share in (0.5, 2.0):
-        other = next(_rungs(node, max(share * best.gpus, node), filled))
-        if other <= largest:
-            at(other)
+    for other in _beside(best.gpus, node, filled, largest):
+        at(other)
     made = [attempt for attempt in tried.values() if attempt.in_time(wish)]
     if not made:
         return offered(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")
@@ -401,27 +448,22 @@ def _longest_step(given: Mapping[str, float], wish: Wish) -> float:
     return wish.days * given["day"] / steps * (1.0 + SAME)
 
 
-def may_take(point: Point, several: Sequence[int], step: float) -> set[int]:
+def may_take(numbers: Numbers, several: Sequence[int], step: float) -> set[int]:
     """Return the numbers of GPUs of which a plan that can run is bounded by up to so long a step.
 
     Whether plans can run is looked at of those alone that are short enough.
     """
     counts: set[int] = set()
-    for space in spaces_of(point, several):
-        if space.plan is None:
-            continue
-        gpus = space.rows.columns["world_size"]
-        near = np.ones(len(gpus), dtype=np.bool_)
-        if is_bounded(space.plan, ["step_time"]):
-            near[:] = False
-            for block in blocks_of(space):
-                near[block.rows] |= block.in_rows(block.least("step_time") <= step)
-            can = near & False
-            for block in blocks_of(space, np.flatnonzero(near)):
-                some = (block.least("step_time") <= step) & (block.reasons() == 0)
-                can[block.rows] |= block.in_rows(some)
-            near = can
-        counts |= {int(size) for size in np.unique(gpus[near])}
+    for space in numbers.spaces(several, dict.fromkeys(several, step)):
+        rows, _ = least_steps(space, dict.fromkeys(several, step))
+        can = set[int]()
+        bounded = space.plan is not None and is_bounded(space.plan, ["step_time"])
+        for block in blocks_of(space, rows) if len(rows) else ():
+            some = block.reasons() == 0
+            if bounded:
+                some = some & (block.least("step_time") <= step)
+            can |= {*block.rows[block.in_rows(some)].tolist()}
+        counts |= {int(size) for size in np.unique(space.rows.columns["world_size"][[*can]])}
     return counts
 
 
@@ -431,6 +473,12 @@ def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[
         low, high = (max(least, float(node)) * 2.0**n for n in (power, power + 1))
         some = [*itertools.takewhile(high.__gt__, sizes(node, low))]
         yield max(some, key=filled)
+
+
+def _beside(gpus: int, node: int, filled: Callable[[int], float], largest: int) -> list[int]:
+    """Return about half and twice a number of GPUs, as the figure has them."""
+    others = (next(_rungs(node, max(share * gpus, node), filled)) for share in (0.5, 2.0))
+    return [other for other in others if other <= largest]
 
 
 def _expected(

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.engine.grid import LabelCase
+from sweeps.engine.program import Program
 from sweeps.search.keep import Floats, Places
 from sweeps.search.request import Execution
 from sweeps.search.search import (
     KEPT,
-    WAITING,
     Block,
     Keeper,
-    able,
+    blocks_of,
     compute_whole,
-    groups_of,
     is_bounded,
     unranked,
 )
-from sweeps.search.space import Space
+from sweeps.search.space import Space, recomputing_only_adds
+
+# Of each number so many rows are computed first, the most promising: many don't fit the memory.
+FIRST = 4 * KEPT
 
 
-def recommended(space: Space) -> dict[int, Execution]:
+def recommended(space: Space, steps: Mapping[int, float] | None = None) -> dict[int, Execution]:
     """Return by number of GPUs the plan that a search recommends, where one can run.
 
     Only plans that may be it are computed whole: neither the best of each split nor the front.
+    Of each number those don't count whose step is surely longer than a given one.
     """
     if space.plan is None:
         return {}
     numbers = _Numbers(space)
-    for group in groups_of(space):
-        numbers.take(group)
-    numbers.end()
+    numbers.search(least_steps(space, steps or {}))
     if numbers.could and not any(len(keeper.top) for keeper in numbers.keepers):
         unranked(space)
     plans = zip(
@@ -42,8 +44,36 @@ def recommended(space: Space) -> dict[int, Execution]:
     return {int(gpus): plan for gpus, plan in plans if plan is not None}
 
 
+def least_steps(space: Space, steps: Mapping[int, float]) -> tuple[Places, Floats]:
+    """Return the rows that count, with what no plan of them has a shorter step than.
+
+    Of each number of GPUs those don't whose step is surely longer than a given one.  Where nothing
+    bounds a step all do, with 0; so it is where plans are ranked by something else.
+    """
+    plan, count = space.plan, len(space.rows)
+    least = np.zeros(count)
+    if plan is None or space.point.objective.quantity != "step_time":
+        return np.arange(count), least
+    if is_bounded(plan, ["step_time"]):
+        least[:] = np.inf
+        for block in blocks_of(space, cases=_bounding(space, plan)):
+            values = np.broadcast_to(block.least("step_time"), block.lengths)
+            others = tuple(at for at in range(values.ndim) if at != block.axis)
+            least[block.rows] = np.fmin(least[block.rows], values.min(axis=others))
+    gpus, number = np.unique(space.rows.columns["world_size"], return_inverse=True)
+    longest = np.array([steps.get(int(size), np.inf) for size in gpus])[number]
+    rows = np.flatnonzero(least <= longest)
+    return rows, least[rows]
+
+
+def _bounding(space: Space, plan: Program) -> Sequence[LabelCase]:
+    """Return the sets of labels of which no plan of a row has a shorter step."""
+    none = [case for case in plan.cases if case.labels["recompute"] == "none"]
+    return none if none and recomputing_only_adds(plan.cases) else space.cases
+
+
 class _Numbers:
-    """Takes in blocks: bounds what can run, and computes whole what may be recommended."""
+    """Computes whole what may be recommended of each number of GPUs, the most promising first."""
 
     def __init__(self, space: Space) -> None:
         assert space.plan is not None
@@ -54,34 +84,22 @@ class _Numbers:
         objective = space.point.objective
         self.names = (objective.quantity, objective.second)
         self.sign = -1.0 if objective.more else 1.0
-        self.bounded = is_bounded(space.plan, self.names)
         self.could = False  # Whether any plan can run
-        self.done = np.zeros(len(space.rows), dtype=np.bool_)  # Rows of which all is known
-        # Of plans that wait their rows and what no plan there is better than
-        self.waiting: list[tuple[Places, Floats, Floats]] = []
 
-    def take(self, group: Sequence[Block]) -> None:
-        """Take in blocks of the same rows."""
-        group, can = able(group, [block.reasons() == 0 for block in group])
-        for block, mask in zip(group, can, strict=True):
-            if not mask.any():
-                continue
-            self.could = True
-            if not self.bounded:
-                self._compute(block, mask)
-                continue
-            some = np.broadcast_to(mask & block.along(~self.done[block.rows]), block.lengths)
-            rows, first, second = (
-                np.broadcast_to(values, block.lengths)[some]
-                for values in (block.along(block.rows), *map(block.least, self.names))
-            )
-            first = self.sign * first
-            near = self._near(rows, first, second)
-            self.waiting.append((rows[near], first[near], second[near]))
-        if sum(len(rows) for rows, *_ in self.waiting) > WAITING:
-            self.end()
+    def search(self, bounded: tuple[Places, Floats]) -> None:
+        """Compute rows of which no plan has a shorter step than is known, while they may count."""
+        rows, least = bounded
+        if not len(rows):
+            return
+        done = np.zeros(len(self.space.rows), dtype=np.bool_)
+        chosen = np.sort(rows[self._promising(rows, least)])
+        waiting = rows, least, np.zeros(len(rows))
+        compute_whole(self.space, chosen, waiting, done, self._near, self._compute)
 
     def _compute(self, block: Block, can: NDArray[np.bool_]) -> None:
+        if not can.any():
+            return
+        self.could = True
         first, second = map(block.value, self.names)
         number = self.number[block.rows]
         for at in np.unique(number):
@@ -90,31 +108,15 @@ class _Numbers:
                 self.keepers[at].add(block, mask, self.sign * first, second)
 
     def _near(self, rows: Places, first: Floats, second: Floats) -> NDArray[np.bool_]:
-        """Return which plans may count, of some rows, by their least values."""
-        near = np.zeros(len(rows), dtype=np.bool_)
-        number = self.number[rows]
-        for at in np.unique(number):
-            some, keeper = number == at, self.keepers[at]
-            best = keeper.splits.first[self.space.rows.split[rows[some]]]
-            near[some] = keeper.may_count(first[some], second[some], best)
-        return near
+        """Return which rows may have a plan that counts, by their least values."""
+        edges = np.array([keeper.edge for keeper in self.keepers])
+        return np.asarray(first <= edges[self.number[rows]])
 
-    def end(self) -> None:
-        """Compute whole what may count of the plans that wait, the most promising first."""
-        if not self.waiting:
-            return
-        rows, first, second = map(np.concatenate, zip(*self.waiting, strict=True))
-        self.waiting = []
-        chosen = np.unique(rows[self._promising(rows, first)])
-        waiting = rows, first, second
-        compute_whole(self.space, chosen, waiting, self.done, self._near, self._compute)
-
-    def _promising(self, rows: Places, first: Floats) -> NDArray[np.bool_]:
-        """Return which plans are among the best of each number of GPUs by their least values."""
+    def _promising(self, rows: Places, least: Floats) -> NDArray[np.bool_]:
+        """Return which rows are among the first of each number of GPUs by their least values."""
+        order = np.lexsort((least, self.number[rows]))
+        number = self.number[rows][order]
+        rank = np.arange(len(rows)) - np.searchsorted(number, number)
         mask = np.zeros(len(rows), dtype=np.bool_)
-        number = self.number[rows]
-        for at in np.unique(number):
-            some = np.flatnonzero(number == at)
-            several = min(KEPT, len(some)) - 1
-            mask[some[first[some] <= np.partition(first[some], several)[several]]] = True
+        mask[order[rank < FIRST]] = True
         return mask

@@ -25,7 +25,8 @@ from sweeps.errors import InputError, fault
 from sweeps.search.details import details
 from sweeps.search.keep import BestOfSplits, Floats, Front, Places, Ranked, Top
 from sweeps.search.request import Execution, Objective
-from sweeps.search.space import AGAIN, PLAN, SHARE, Space, executions_at
+from sweeps.search.rows import AGAIN
+from sweeps.search.space import PLAN, SHARE, Space, executions_at
 
 # The search: all plans of a space by blocks, in bounded memory.
 
@@ -210,17 +211,21 @@ class Block:
         return np.asarray(bits, dtype=np.int64)
 
 
-def blocks_of(space: Space, picked: Places | None = None) -> Iterator[Block]:
+def blocks_of(
+    space: Space, picked: Places | None = None, cases: Sequence[LabelCase] = ()
+) -> Iterator[Block]:
     """Yield the parts of the grid, of all rows or of some, which rise."""
-    for group in groups_of(space, picked):
+    for group in groups_of(space, picked, cases):
         yield from group
 
 
-def groups_of(space: Space, picked: Places | None = None) -> Iterator[list[Block]]:
+def groups_of(
+    space: Space, picked: Places | None = None, several_cases: Sequence[LabelCase] = ()
+) -> Iterator[list[Block]]:
     """Yield blocks of the same rows: rows of one chunk, then of several, under what suits them.
 
     What sets of labels have in common is computed once: no quantity that is given varies with
-    them, so that one evaluator serves all.
+    them, so that one evaluator serves all.  These are the cases of the space's plans, or some.
     """
     plan = space.plan
     if plan is None:
@@ -237,7 +242,7 @@ def groups_of(space: Space, picked: Places | None = None) -> Iterator[list[Block
     for several, rows in ((False, slice(0, single)), (True, slice(single, count))):
         cases = [
             candidate
-            for candidate in plan.cases
+            for candidate in several_cases or space.cases
             if (candidate.labels["schedule"] in CHUNKED) == several
         ]
         if rows.start == rows.stop or not cases:
@@ -479,15 +484,16 @@ class Keeper:
             if not self.alone:
                 self.front.add(values, others_, cells)
 
+    @property
+    def edge(self) -> float:
+        """Up to which value a plan may be recommended; infinite where none is known yet."""
+        first = self.top.first
+        return _edge(float(first[0]), self.space.point.objective) if len(first) else np.inf
+
     def may_count(self, first: Array, second: Array, best: Array) -> NDArray[np.bool_]:
         """Return which plans may be kept, by what the best of their split has."""
         if self.alone:
-            edge = (
-                _edge(float(self.top.first[0]), self.space.point.objective)
-                if len(self.top)
-                else np.inf
-            )
-            near = (first <= np.minimum(best, edge)) | (first <= self.top.bound)
+            near = first <= self.edge
         else:
             near = (
                 (first <= best) | (first <= self.top.bound) | (first <= self.front.bounds(second))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -11,15 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overhead.analysis import faults
 from overhead.collectives.algorithm import Requirement
 from overhead.completion import following
-from overhead.dependencies import bits
-from overhead.evaluation import Evaluation
 from overhead.frozen import frozen
-from overhead.labels import CHUNKED, FOLDED, LABELS, PLAIN
+from overhead.labels import CHUNKED, FOLDED, INTERLEAVED, LABELS, PLAIN
 from sweeps.engine.evaluate import FoldedValues
-from sweeps.engine.grid import Array, Picking, cut
+from sweeps.engine.grid import Array, LabelCase, Picking, cut
 from sweeps.engine.program import Program
 from sweeps.engine.validity import DOES_NOT_FIT, training_faults
 from sweeps.errors import InputError, fault
@@ -38,6 +34,7 @@ from sweeps.search.request import (
     pipeline_layers,
     virtual_pipeline_size,
 )
+from sweeps.search.rows import AGAIN, Rows, near_rows, rows_of
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import (
     find_preset,
@@ -54,7 +51,6 @@ from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.sweep import Sweep
 
 FULL = "fuller_than_the_threshold"
-AGAIN = "same_plan_again"
 SHARE = "recomputed_fraction"
 UNSUPPORTED = "not_in_the_framework"
 
@@ -208,153 +204,6 @@ class Limits:
         return {name: self.texts[name] for name, bit in self.bits.items() if bits & bit}
 
 
-# Splits, chunks and micro-batches that go together: the rows of the longest axis of a search.
-
-ENDS = ("embedding_layer_weight", "head_layer_weight")
-
-# Rows that are looked at together, before those that can't be go.
-AT_ONCE = 1 << 17
-
-Values = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-
-@frozen(slots=True)
-class Rows:
-    """Splits of the GPUs, each with the chunks and micro-batches that it can have."""
-
-    columns: Columns  # By quantity; one chunk first, then several
-    split: NDArray[np.int64]  # Which split each row is of
-    splits: int  # How many splits there are, those that can't be among them
-    single: int  # How many rows have one chunk
-    all: int  # How many plans there are of splits, schedules, chunks and micro-batches
-    fallen: Mapping[str, int]  # How many of these fall for each reason
-
-    def __len__(self) -> int:
-        return len(self.split)
-
-
-def rows_of(
-    splits: Columns,
-    chunks: Values,
-    num_micro_batches: Values,
-    given: Mapping[str, float],
-    labels: Mapping[str, str],
-    schedules: Sequence[str],
-    *,
-    counted: bool = True,
-) -> Rows:
-    """Combine splits with chunks and micro-batches, and leave out what can't be.
-
-    Where nobody asks how many fall for each reason, a split that can't be isn't combined.
-    """
-    single = [name for name in schedules if name not in CHUNKED]
-    several = [name for name in schedules if name in CHUNKED]
-    parts: list[tuple[Columns, NDArray[np.int64]]] = []
-    fallen: dict[str, int] = {}
-    count, first = 0, 0
-    for of_one in (True, False):
-        chunks_of_kind = chunks[(chunks == 1.0) == of_one]
-        weight = len(single) if of_one else len(several)
-        if not weight or not len(chunks_of_kind):
-            continue
-        # Unless there is one schedule, only the conditions on all are looked at here.
-        known = labels if of_one or weight > 1 else {**labels, "schedule": several[0]}
-        count += weight * len(splits["dp"]) * len(chunks_of_kind) * len(num_micro_batches)
-        can = np.arange(len(splits["dp"]))
-        if not counted:
-            sample = _opened(splits, can, chunks_of_kind[:1], num_micro_batches[:1])
-            can = np.flatnonzero(~_wrong_splits(sample, given, known))
-        for some in _pieces(can, len(chunks_of_kind) * len(num_micro_batches)):
-            opened = _opened(splits, some, chunks_of_kind, num_micro_batches)
-            wrong = _wrong(opened, given, known, weight, fallen)
-            kept = ~wrong
-            columns = {n: np.broadcast_to(v, wrong.shape)[kept] for n, v in opened.items()}
-            parts.append((columns, some[np.nonzero(kept)[0]]))
-            first += int(np.count_nonzero(kept)) if of_one else 0
-    columns, split = _joined(parts)
-    if len(split) and "layers" in given:
-        evaluation = Evaluation({**given, **columns}, labels)
-        ends = {
-            name: np.broadcast_to(evaluation[name], split.shape)
-            for name in ENDS
-            if name not in given
-        }
-        columns |= {name: values for name, values in ends.items() if values.any()}
-    return Rows(columns, split, len(splits["dp"]), first, count, fallen)
-
-
-def _pieces(splits: NDArray[np.int64], ways: int) -> Iterator[NDArray[np.int64]]:
-    """Yield some of the splits at a time, so that their rows are few."""
-    step = max(1, AT_ONCE // ways)
-    for start in range(0, len(splits), step):
-        yield splits[start : start + step]
-
-
-def _opened(
-    splits: Columns, some: NDArray[np.int64], chunks: Values, num_micro_batches: Values
-) -> Columns:
-    """Return some splits, chunks and micro-batches as an open grid of each with each."""
-    columns = {name: values[some].reshape(-1, 1, 1) for name, values in splits.items()}
-    columns["virtual_pipeline_size"] = chunks.reshape(1, -1, 1)
-    return columns | {"micro_batch_size": num_micro_batches.reshape(1, 1, -1)}
-
-
-# What rows have beside a split.
-IN_SPLIT = bits(("virtual_pipeline_size", "micro_batch_size"))
-
-
-def _wrong_splits(columns: Columns, given: Mapping[str, float], labels: Mapping[str, str]) -> Mask:
-    """Return which splits can't be, whatever their chunks and micro-batches."""
-    evaluation = Evaluation({**given, **columns}, labels)
-    of = evaluation.builder.dependencies.of
-    wrong = np.zeros(columns["dp"].shape, dtype=np.bool_)
-    with np.errstate(all="ignore"):
-        for fallen in faults(evaluation):
-            if not any(of(name) & IN_SPLIT for name in fallen.requirement.inputs):
-                wrong |= fallen.where
-    return wrong.reshape(-1)
-
-
-def _wrong(
-    columns: Columns,
-    given: Mapping[str, float],
-    labels: Mapping[str, str],
-    weight: int,
-    fallen: dict[str, int],
-) -> Mask:
-    """Return which of an open grid can't be, and count their reasons."""
-    shape = np.broadcast_shapes(*(values.shape for values in columns.values()))
-    wrong = np.zeros(shape, dtype=np.bool_)
-
-    def fall(name: str, mask: Mask) -> None:
-        nonlocal wrong
-        several = weight * (wrong.size // mask.size)
-        fallen[name] = fallen.get(name, 0) + several * int(np.count_nonzero(mask))
-        wrong |= mask
-
-    again = (columns["pp"] == 1.0) & (columns["virtual_pipeline_size"] > 1.0)
-    if again.any():
-        fall(AGAIN, again)
-    with np.errstate(all="ignore"):
-        failed = faults(Evaluation({**given, **columns}, labels))
-    for failure in failed:
-        fall(failure.requirement.fault, failure.where)
-    return wrong
-
-
-def _joined(
-    parts: Sequence[tuple[Columns, NDArray[np.int64]]],
-) -> tuple[Columns, NDArray[np.int64]]:
-    if not parts:
-        return {}, np.empty(0, dtype=np.int64)
-    names = parts[0][0]
-    columns = {name: np.concatenate([part[name] for part, _ in parts]) for name in names}
-    for values in columns.values():
-        values.flags.writeable = False  # Grids share them
-    return columns, np.concatenate([split for _, split in parts])
-
-
 # The space of a search: every split of the GPUs, times all ways to run it, as a grid.
 
 # More than this are a slip of the pen: they would take an hour.
@@ -376,6 +225,13 @@ class Space:
     plan: Program | None  # The graph on the grid of plans; None where no row is left
     limits: Limits | None  # What decides beside the model which plans count
     choices: Mapping[str, NDArray[Any]]  # What varies, and over what
+
+    @property
+    def cases(self) -> Sequence[LabelCase]:
+        """The sets of labels of its plans; its program may have others, by which it bounds them."""
+        kinds = {*map(str, self.choices["recompute"])}
+        every = self.plan.cases if self.plan else ()
+        return [case for case in every if case.labels["recompute"] in kinds]
 
     @cached_property
     def folds(self) -> FoldedValues | None:
@@ -403,110 +259,59 @@ class Space:
         return self.ways * self.rows.all
 
 
-def space_of(point: Point, *, counted: bool = True) -> Space:
-    """Span the space of a point; how many plans fall for each reason is counted, or left open."""
-    common = common_of(point)
-    return _spanned(point, common, _splits(point, _shapes(point)), counted=counted)
-
-
-def spaces_of(point: Point, several: Sequence[int]) -> Iterator[Space]:
-    """Span the spaces of several numbers of GPUs, those that differ in nothing else as one.
-
-    What can't be has none; how many plans fall isn't counted.
-    """
-    points = {gpus: point.with_constants(world_size=float(gpus)) for gpus in several}
-    groups: dict[tuple[float, ...], dict[int, Columns]] = {}
-    known = _in_common([points[gpus] for gpus in (min(several), max(several))]) if several else None
-    shapes = _shapes(point)
-    for gpus, points_of_size in points.items():
-        try:
-            splits = _splits(points_of_size, shapes)
-        except InputError:
-            continue
-        # What plans may vary depends on the GPUs by this alone.
-        stages = splits["pp"][splits["pp"] > 1.0]
-        kind = (float(stages.min(initial=np.inf)), float(splits["tp"].max() > 1.0))
-        groups.setdefault(kind if known else (float(gpus),), {})[gpus] = splits
-    for group in groups.values():
-        yield from _of_group(points, group, known)
-
-
-def _of_group(
-    points: Mapping[int, Point], group: Mapping[int, Columns], known: Common | None
-) -> Iterator[Space]:
-    """Yield the space of alike numbers of GPUs; where that can't be, each one's own."""
-    first = min(group)
-    if known and len(group) > 1:
-        names = group[first]
-        joined = {
-            name: np.concatenate([columns_of_point[name] for columns_of_point in group.values()])
-            for name in names
-        }
-        with suppress(InputError):  # Of one of them alone, maybe
-            yield _spanned(points[first], known, joined, counted=False)
-            return
-    for gpus, splits in group.items():
-        with suppress(InputError):
-            yield _spanned(points[gpus], common_of(points[gpus]), splits, counted=False)
+def space_of(point: Point) -> Space:
+    """Span the space of a point."""
+    return spanned(point, common_of(point), splits_of(point, shapes_of(point)))
 
 
 Common = tuple[dict[str, float], dict[str, str], Resolved]
 
 
-def _in_common(points: Sequence[Point]) -> Common | None:
-    """Return what the plans of two numbers of GPUs have in common; None where these differ."""
-    try:
-        (constants, labels, resolved), (*_, other) = map(common_of, points)
-    except InputError:
-        return None
-    if any(m.torus_dimensions or "gpus_per_host" in m.figures for m in resolved.machines):
-        return None  # Pods and domains are cut by the number
-    ours, theirs = ({**each.constants, "world_size": 0.0} for each in (resolved, other))
-    if ours.keys() != theirs.keys() or (resolved.labels, resolved.implied) != (
-        other.labels,
-        other.implied,
-    ):
-        return None
-    if any(ours[name] != theirs[name] == theirs[name] for name in ours):
-        return None
-    return {name: v for name, v in constants.items() if name != "world_size"}, labels, resolved
-
-
-def _splits(point: Point, shapes: Mapping[str, float]) -> Columns:
-    """Return every split of the GPUs that the point allows."""
+def splits_of(
+    point: Point,
+    shapes: Mapping[str, float],
+    degrees: Mapping[str, NDArray[np.float64]] | None = None,
+) -> Columns:
+    """Return every split of the GPUs that the point allows, of all degrees or of some."""
     limits = {name: values for name, values in point.choices.items() if name in DEGREES}
+    for name, values in (degrees or {}).items():
+        limits[name] = values[np.isin(values, limits[name])] if name in limits else values
     return every_split(point.world_size, limits, experts=shapes.get("experts", 0.0) > 0.0)
 
 
-def _spanned(
+def spanned(
     point: Point,
     known: Common,
     splits: Columns,
-    *,
-    counted: bool,
+    near: Callable[[NDArray[np.float64]], NDArray[np.bool_]] | None = None,
 ) -> Space:
-    """Span the space of some splits, from what all plans have in common."""
-    shapes = _shapes(point)
+    """Span the space of some splits, from what all plans have in common.
+
+    Where it is said which splits are `near` with which micro-batches, those alone, and how many
+    others fall isn't counted.
+    """
     constants, labels, common = known
     framework = common.labels["framework"]
-    habits = habits_of(framework, common.labels["attention_kernel"])
-    others = {name: v for name, v in point.choices.items() if name not in DEGREES}
-    preset, modules = _preset_modules(point, common)
-    constants = constants | modules
-    choices = _agreeing({**_free(point, shapes, splits, habits), **preset, **others})
-    rows = rows_of(
+    choices = choices_of(point, common, splits)
+    constants = constants | preset_modules(point, common)[1]
+    micro_batches = choices["micro_batch_size"]
+    combined = (
         splits,
         choices["virtual_pipeline_size"],
-        choices["micro_batch_size"],
+        micro_batches,
         {**common.constants, **constants},
-        _of_all(common),
+        labels_of_all(common),
         [str(schedule) for schedule in choices["schedule"]],
-        counted=counted,
     )
+    rows = rows_of(*combined) if near is None else near_rows(*combined, near(micro_batches))
     _check_size(rows, choices)
     if not len(rows):
         return Space(point, rows, common, None, None, choices)
-    axes, numbers, names = _axes(choices, rows)
+    kinds = choices["recompute"]
+    if near is not None and "block" in kinds and "none" not in kinds:
+        # Recomputing nothing bounds the others, and needs no memory to be known.
+        kinds = np.array([*kinds, "none"])
+    axes, numbers, names = axes_of({**choices, "recompute": kinds}, rows)
     sweep = Sweep(
         "", axes=tuple(axes), constants={**constants, **numbers}, labels={**labels, **names}
     )
@@ -516,7 +321,16 @@ def _spanned(
     return Space(point, rows, resolved, plan, limited, choices)
 
 
-def _preset_modules(
+def choices_of(point: Point, common: Resolved, splits: Columns) -> dict[str, NDArray[Any]]:
+    """Return what the plans of some splits vary, and over what."""
+    habits = habits_of(common.labels["framework"], common.labels["attention_kernel"])
+    others = {name: v for name, v in point.choices.items() if name not in DEGREES}
+    preset, _ = preset_modules(point, common)
+    free = free_choices(point, shapes_of(point), splits, habits)
+    return _agreeing({**free, **preset, **others})
+
+
+def preset_modules(
     point: Point, common: Resolved
 ) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
     """Return what a preset recomputes where it names modules; else the search decides."""
@@ -527,7 +341,7 @@ def _preset_modules(
     return {"recompute": np.array(["selective"])}, modules
 
 
-def _shapes(point: Point) -> dict[str, float]:
+def shapes_of(point: Point) -> dict[str, float]:
     """Return the shapes of the model, completed."""
     if "model" in point.labels:
         return load_model(point.labels["model"], point.folders).shapes
@@ -544,7 +358,7 @@ def common_of(point: Point) -> Common:
     framework = load_framework(_base(labels, point), point.folders)
     if "context_parallel" in framework.choices and "context_parallel" not in point.choices:
         way = framework.choices["context_parallel"].value
-        labels["context_parallel"] = among_all(way, _shapes(point).get("index_heads", 0.0))
+        labels["context_parallel"] = among_all(way, shapes_of(point).get("index_heads", 0.0))
     constants = dict(point.constants)
     # A plan says itself what is recomputed.
     unknown = unknown_settings((*point.labels, *CHOICES))
@@ -580,7 +394,7 @@ def _with_origins(resolved: Resolved, point: Point) -> Resolved:
     return replace(resolved, origins={**new, **resolved.origins})
 
 
-def _of_all(common: Resolved) -> dict[str, str]:
+def labels_of_all(common: Resolved) -> dict[str, str]:
     """Return the labels that hold for every plan, for the conditions on it."""
     # The stage of ZeRO, which mechanisms ask for, varies, too
     free = ("recompute", "schedule", "dp_mechanism")
@@ -588,7 +402,7 @@ def _of_all(common: Resolved) -> dict[str, str]:
     return following({**kept, **common.implied}, common.constants)
 
 
-def _free(
+def free_choices(
     point: Point, shapes: Mapping[str, float], splits: Columns, habits: Habits
 ) -> dict[str, NDArray[Any]]:
     """Return what plans may vary where the user says nothing."""
@@ -628,7 +442,7 @@ def _has_chunks(schedule: str, chunks: NDArray[Any]) -> NDArray[Any]:
     return (chunks > 1.0) if schedule in CHUNKED else (chunks == 1.0)
 
 
-def _axes(
+def axes_of(
     choices: Mapping[str, NDArray[Any]], rows: Rows
 ) -> tuple[Sequence[Axis], dict[str, float], dict[str, str]]:
     """Make axes of what varies, and constants and labels of what doesn't."""
@@ -653,6 +467,17 @@ def _graph(resolved: Resolved, point: Point) -> Program:
         ("step_time", "peak_memory", SHARE, objective.quantity, objective.second)
     )
     return Program.of_sweep(resolved, tuple(wanted))
+
+
+def recomputing_only_adds(cases: Iterable[LabelCase]) -> bool:
+    """Whether a step that recomputes nothing is the shortest, all else the same.
+
+    Not where weights' gradients fill a bubble, nor where saved activations go to the host.
+    """
+    return all(
+        case.labels["schedule"] in (PLAIN, INTERLEAVED) and case.labels.get("stashing") != "host"
+        for case in cases
+    )
 
 
 def _check_size(rows: Rows, choices: Mapping[str, NDArray[Any]]) -> None:

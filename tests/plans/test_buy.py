@@ -33,9 +33,10 @@ from sweeps.search.buy import (
     offer,
     sizes,
 )
+from sweeps.search.numbers import Numbers
 from sweeps.search.request import Point
 from sweeps.search.search import blocks_of
-from sweeps.search.space import Space, common_of, space_of, spaces_of
+from sweeps.search.space import Space, common_of, space_of
 from tests.cli_runner import Runner
 from tests.plans.cases import point
 from tests.tables import examples
@@ -102,10 +103,10 @@ def test_bounds_rule_out_what_takes_longer_and_nothing_else() -> None:
     for gpus in (8, 24, 32, 40, 56):
         one = Searched().run(point(gpus=gpus), 100e9).detail
         if one is not None:
-            assert may_take(point(), [gpus], one["step_time"]) == {gpus}
-            assert not may_take(point(), [gpus], 0.5 * one["step_time"])
+            assert may_take(Numbers(point()), [gpus], one["step_time"]) == {gpus}
+            assert not may_take(Numbers(point()), [gpus], 0.5 * one["step_time"])
         else:
-            assert not may_take(point(), [gpus], np.inf)
+            assert not may_take(Numbers(point()), [gpus], np.inf)
 
 
 @pytest.mark.parametrize(
@@ -125,16 +126,17 @@ def test_numbers_together_have_the_plans_of_each_alone(
     asked: dict[str, Any], numbers: tuple[int, ...]
 ) -> None:
     question = point(**asked)
-    together = least_steps(spaces_of(question, numbers))
+    numbers_of = Numbers(question)
+    together = least_steps(numbers_of.spaces(numbers, dict.fromkeys(numbers, np.inf)))
     alone: dict[int, dict[tuple[float, ...], float]] = {}
     for gpus in numbers:
         with suppress(InputError):
             own = question.with_constants(world_size=float(gpus))
-            alone |= least_steps([space_of(own, counted=False)])
+            alone |= least_steps([space_of(own)])
     assert together == alone
     for step in sorted(min(steps.values()) for steps in alone.values()):
-        each = {gpus for gpus in numbers if may_take(question, [gpus], step)}
-        assert may_take(question, numbers, step) == each
+        each = {gpus for gpus in numbers if may_take(numbers_of, [gpus], step)}
+        assert may_take(numbers_of, numbers, step) == each
 
 
 def least_steps(spaces: Iterable[Space]) -> dict[int, dict[tuple[float, ...], float]]:

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from sweeps.search import search as engine
-from sweeps.search.recommended import recommended
+from sweeps.search.buy import Searched
+from sweeps.search.numbers import Numbers
+from sweeps.search.recommended import least_steps, recommended
 from sweeps.search.request import Execution
 from sweeps.search.search import OF_TIME, TERMS, Found, blocks_of, search
-from sweeps.search.space import space_of, spaces_of
+from sweeps.search.space import space_of
 from tests.plans.cases import point
 
 MODELS = ("llama3-8b", "llama3-70b", "mixtral-8x7b", "qwen3-30b-a3b")
@@ -170,7 +172,7 @@ def test_what_is_recommended_alone_is_what_a_search_recommends(
     question = point(**asked(seed))
     cut_small(monkeypatch, seed)
     whole = search(space_of(question)).best
-    alone = recommended(space_of(question, counted=False)).get(question.world_size)
+    alone = recommended(space_of(question)).get(question.world_size)
     assert (alone is None) == (not whole)
     if alone is not None:
         assert said(alone) == said(whole[0])
@@ -185,11 +187,11 @@ def said(plan: Execution) -> list[Any]:
 def test_numbers_searched_as_one_have_the_plans_of_each_alone(model: str) -> None:
     question, numbers = point(model=model, global_batch_size=96), (16, 24, 32, 48, 64)
     together: dict[int, Execution] = {}
-    for space in spaces_of(question, numbers):
+    for space in Numbers(question).spaces(numbers, dict.fromkeys(numbers, np.inf)):
         together |= recommended(space)
     for gpus in numbers:
         one = question.with_constants(world_size=float(gpus))
-        assert said(together[gpus]) == said(recommended(space_of(one, counted=False))[gpus])
+        assert said(together[gpus]) == said(search(space_of(one)).recommended)
 
 
 @pytest.mark.thorough
@@ -208,3 +210,67 @@ def test_what_few_columns_decide_is_what_each_row_has(
     assert told(search(folded)) == expected
     assert folded.folds is not None
     assert len(folded.folds.evaluators) > 10
+
+
+@pytest.mark.thorough_cases(every=7)
+@pytest.mark.parametrize("seed", range(14))
+def test_plans_that_bounds_leave_have_the_recommended_one(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Bounded by layers, from few plans on: what a search of all plans recommends."""
+    question = point(**{**asked(seed), "objective": "time"})
+    whole = search(space_of(question)).best
+    monkeypatch.setattr("sweeps.search.numbers.WORTH", 0)
+    for first in (0.8, 1.05, 2.0):
+        monkeypatch.setattr("sweeps.search.buy.FIRST_LOOK", first)
+        kept = Searched()
+        kept.search(question, [question.world_size])
+        plan = kept.plans[question.world_size]
+        assert (plan is None) == (not whole)
+        if plan is not None:
+            assert said(plan) == said(whole[0])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"model": "gpt-oss-120b", "global_batch_size": 48},
+        {"model": "qwen3.5-122b-a10b", "hardware": "gb200-nvl72", "gpus": 24},
+        {"model": "deepseek-v3", "gpus": 64, "sequence_length": 8192},
+        {"model": "llama3-8b", "hardware": "tpu-v5p", "gpus": 64},
+        {"model": "mixtral-8x7b", "framework": "torchtitan", "gpus": 32},
+        {"model": "qwen3-30b-a3b", "schedule": "zero_bubble_h1", "gpus": 32},
+        {"model": "llama3-70b", "tp_overlap": [0.0, 0.5], "gpus": 48, "global_batch_size": 96},
+    ],
+)
+def test_no_step_is_shorter_than_its_layers(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+) -> None:
+    """Neither by the table of layers nor by what recomputes nothing; all other rows are there."""
+    monkeypatch.setattr("sweeps.search.numbers.WORTH", 0)
+    question = point(**changed)
+    gpus, numbers, exact = question.world_size, Numbers(question), space_of(question)
+    steps = np.full(len(exact.rows), np.inf)
+    for block in blocks_of(exact):
+        values = np.broadcast_to(block.value("step_time"), block.lengths)
+        others = tuple(at for at in range(values.ndim) if at != block.axis)
+        steps[block.rows] = np.fmin(steps[block.rows], values.min(axis=others))
+    ((least, most),) = numbers.least_steps([gpus]).values()
+    asked_names = ("tp", "cp", "pp", "dp", "virtual_pipeline_size", "micro_batch_size")
+    if "ep" in exact.rows.columns:
+        asked_names += ("ep", "etp")
+    rows = [*zip(*(exact.rows.columns[name].tolist() for name in asked_names), strict=True)]
+    left = 0
+    for longest in (least, 1.5 * least, 4.0 * least, most):
+        (space,) = numbers.spaces([gpus], {gpus: longest})
+        columns = [space.rows.columns.get(name, np.empty(0)).tolist() for name in asked_names]
+        there = {*zip(*columns, strict=True)}
+        assert all(row in there for row, step in zip(rows, steps, strict=True) if step <= longest)
+        left = len(there)
+        near, bounds = least_steps(space, {})
+        known = dict(zip(rows, steps, strict=True))
+        for at, bound in zip(near.tolist(), bounds.tolist(), strict=True):
+            assert bound <= known[tuple(column[at] for column in columns)] * (1.0 + 1e-9)
+    assert np.isinf(most) or left == len(rows)
