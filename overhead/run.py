@@ -260,10 +260,10 @@ def node_energy(
     gpus_per_node,
     step_time,
 ):
-    """Energy of a step: GPUs, hosts with their fans, and network cards."""
-    cards = world_size * nics_per_node / gpus_per_node
+    """Energy of a step: GPUs, hosts with their fans, and NICs."""
+    nics = world_size * nics_per_node / gpus_per_node
     host = world_size * (host_power + fan_power) * step_time
-    return device_energy + host + cards * nic_power * step_time
+    return device_energy + host + nics * nic_power * step_time
 
 
 @derived()
