@@ -12,13 +12,13 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.collectives.levels import HIERARCHY
-from overhead.formula import Further, declare, derived
+from overhead.formula import declare, derived
 from overhead.quantity import Array
 
 PIPELINED = {"phases": "pipelined"}
 FLAT = {"shape": "flat", **PIPELINED}
 PHASES = ("phase_1_time", "phase_2_time", "phase_3_time")
-SAID: Further = {
+SAID: dict[str, Any] = {
     "assumes": (
         "every chunk waits for the slowest dimension, the first one for the others, too",
         "the phases of one chunk on one dimension block it for the others",

@@ -513,13 +513,13 @@ declare(
 )
 
 
-def _scans(*values):
+def _of_scans(*values):
     each = [share * value for share, value in zip(values[::2], values[1::2], strict=True)]
     return xp.asarray(reduce(add, each))
 
 
 _flops = [name for mixer in SCANNING for name in (mixer.share, f"{mixer.name}_scan_flops")]
-declare("mixer_scan_flops", _flops, _scans, source="megatron", where=GDN)
+declare("mixer_scan_flops", _flops, _of_scans, source="megatron", where=GDN)
 
 
 def _scan_time(share, bandwidth, *scans):
