@@ -7,7 +7,7 @@ rows, in their order.  A quantity without one is shown by its vocabulary entry.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -36,15 +36,14 @@ class Row:
     screens: frozenset[str] = frozenset()
 
 
-def _read(name: str) -> Iterator[dict[str, str]]:
-    """Yield the rows of a table beside this file."""
+def _read(name: str) -> list[list[str]]:
+    """Return the rows of a table beside this file, without its headings."""
     with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as rows:
-        yield from csv.DictReader(rows)
+        return list(csv.reader(rows))[1:]
 
 
 ROWS: dict[str, Row] = {}
-for _told in _read("display.csv"):
-    _name, _group, _screens, _words, _title, _percent = _told.values()
+for _name, _group, _screens, _words, _title, _percent in _read("display.csv"):
     _shown_on = frozenset(_screens.split())
     ROWS[_name] = Row(_name, _group, _words, _title, bool(_percent), _shown_on)
 # Of a quantity the ends of its band: measured by predicted, less 1.
@@ -120,7 +119,7 @@ class Phrase(NamedTuple):
 
 @cache
 def _phrases() -> Mapping[str, Phrase]:
-    return {name: Phrase(*rest) for name, *rest in (row.values() for row in _read("phrases.csv"))}
+    return {name: Phrase(*words) for name, *words in _read("phrases.csv")}
 
 
 _SPOKEN = ("context_parallel", "dispatcher", "attention_kernel", "sharding")

@@ -30,7 +30,8 @@ Row = Mapping[str, str]
 def read_table(name: str) -> list[dict[str, str]]:
     """Return the rows of a table that stands beside this file."""
     with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as rows:
-        return list(csv.DictReader(rows))
+        head, *rest = csv.reader(rows)
+    return [dict(zip(head, row, strict=True)) for row in rest]
 
 
 @cache
