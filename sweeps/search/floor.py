@@ -50,7 +50,7 @@ class Floors:
     @property
     def most(self) -> float:
         """The most of all."""
-        return float(self.table.max(initial=0.0))
+        return float(self.table[self.table < np.inf].max(initial=0.0))
 
     def of(self, splits: Columns, micro_batches: Array) -> NDArray[np.float64]:
         """Return the least GPU time of splits with each micro-batch; 0 where it isn't known."""
@@ -77,7 +77,8 @@ def floors_of(columns: Columns, busy: Array) -> Floors:
     """Return the table of rows of degrees with the time of their layers."""
     names = [name for name in (*WITHIN, MICRO) if name in columns]
     values = {name: np.unique(columns[name]) for name in names}
-    table = np.zeros([len(values[name]) for name in names])
+    # What isn't among the rows can't be.
+    table = np.full([len(values[name]) for name in names], np.inf)
     ranks = columns["tp"] * columns["cp"]
     gpu_time = ranks * busy / columns[MICRO] * (1.0 - ROUNDING)
     index = tuple(np.searchsorted(values[name], columns[name]) for name in names)
