@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import click
 
 from sweeps import display
-from sweeps.bands import FITS, band_of, band_words, money, percent, three
+from sweeps.bands import FITS, band_of, band_words, money, percent, three, tie
 from sweeps.cli import flags
 from sweeps.cli.buy_question import OF_BUYING, SEVERAL, Purchase, read_purchases
 from sweeps.cli.from_file import from_option
@@ -87,7 +87,7 @@ def command(**given: Unpack[Planned]) -> int:
     spares, what binds, and the next smaller number, which just fails.
     --price and --capital take one value, or one a machine: dgx-h100=2.5,dgx-b200=4 (USD/h).
     Several models, tokens, days, or prices of one machine are a table: --tokens 2T,15T --days 30.
-    Of several batches the smallest whose run is as cheap as any within a step's error is taken.
+    Of several batches the smallest whose run ties with the cheapest is taken.
     """
     load_formulas(given["formulas"])
     every = read_purchases(given)
@@ -297,7 +297,7 @@ def _question(
     question = f"{model}, {wish.tokens / 1e12:.4g} T tokens, at most {wish.days:g} days{budget}"
     yield from wrapped(f"{question}; {size}", "  ")
     if len(asked.sequences) > 1 and any(_makes(offer, wish) for offer in made):
-        yield "  the smallest batch whose run is as cheap as any, within a step's error"
+        yield f"  the smallest batch whose run costs at most {percent(tie())} more than the cheapest"
     yield from (f"  ({line})" for line in asked.readings)
 
 

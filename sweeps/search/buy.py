@@ -100,11 +100,9 @@ class Tried:
 
 
 def as_cheap(several: Sequence[Tried]) -> list[Tried]:
-    """Return the runs whose cost is the least within a step's error: GPU-hours without prices."""
+    """Return the runs that tie with the cheapest: by GPU-hours without prices."""
     price = attrgetter("hours" if any(np.isnan(attempt.cost) for attempt in several) else "cost")
-    best = min(several, key=price)
-    assert best.detail is not None
-    worst = price(best) * (1.0 + best.detail[BANDS["step_time"][1]])
+    worst = min(map(price, several)) * (1.0 + tie())
     return [attempt for attempt in several if price(attempt) <= worst]
 
 

@@ -187,7 +187,7 @@ def test_progress_rises_while_smaller_numbers_are_looked_at() -> None:
 
 
 def test_more_gpus_that_cost_less_are_taken(found: Offer) -> None:
-    """Not for a saving within a step's error, nor where they are too late."""
+    """Not where both tie, nor where they are too late."""
     least = found.least
     assert least is not None
     assert least.detail is not None
@@ -199,6 +199,7 @@ def test_more_gpus_that_cost_less_are_taken(found: Offer) -> None:
 
     assert with_cost(512, least.cost / 2.0).best(WISH).gpus == 512
     assert with_cost(512, least.cost * 0.97).best(WISH) is least
+    assert with_cost(512, least.cost * 0.95).best(WISH).gpus == 512
     assert with_cost(512, least.cost / 2.0, days=99.0).best(WISH) is least
     lines = [*_of_machine(with_cost(512, least.cost / 2.0), WISH)]
     assert any(f"fewer make it, and cost more: {least.gpus:,} GPUs" in line for line in lines)
