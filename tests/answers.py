@@ -140,9 +140,9 @@ class Answers:
         self.moved = {name: moves(VOCABULARY[name], base[name]) for name in inputs if name in base}
         blocks = [base, *({**base, n: way} for n, ways in self.moved.items() for way in ways)]
         columns = {name: np.concatenate([one[name] for one in blocks]) for name in base}
-        own = job.inputs
-        constants = {n: value for n, value in own.constants.items() if n not in columns}
-        whole = replace(own, axes=(Axis(axis.name, columns),), constants=constants).program()
+        constants = {n: value for n, value in job.resolved.constants.items() if n not in columns}
+        resolved = replace(job.resolved, axes=(Axis(axis.name, columns),), constants=constants)
+        whole = replace(job, resolved=resolved).compiler()
         with np.errstate(all="ignore"):
             found = whole.evaluate()
         shape = len(blocks), count

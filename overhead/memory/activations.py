@@ -57,8 +57,8 @@ alias(
 
 @formula(
     assumes=(
-        "fused, a norm keeps its input; operation by operation, its input in single precision, "
-        "and beside trained weights what they multiply",
+        "a fused norm keeps its input; unfused operations keep it in single precision, "
+        "and the factor of trained weights",
     ),
     **UNFUSED,
 )
@@ -71,7 +71,7 @@ def norm_kept_bytes(unfused_elementwise, single_bytes, trained_weights, residual
 product(
     "activation_output_bytes",
     ("unfused_elementwise", "activation_bytes"),
-    assumes=("fused with the gate's product, the activation function is computed again",),
+    assumes=("a kernel fused with the gate recomputes the activation function",),
     **UNFUSED,
 )
 

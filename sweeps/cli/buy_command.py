@@ -297,7 +297,7 @@ def _question(
     question = f"{model}, {wish.tokens / 1e12:.4g} T tokens, at most {wish.days:g} days{budget}"
     yield from wrapped(f"{question}; {size}", "  ")
     if len(asked.sequences) > 1 and any(_makes(offer, wish) for offer in made):
-        yield f"  the smallest batch whose run costs at most {percent(tie())} more than the cheapest"
+        yield f"  the smallest batch that costs at most {percent(tie())} more than the cheapest"
     yield from (f"  ({line})" for line in asked.readings)
 
 

@@ -25,8 +25,9 @@ from sweeps.search.request import (
     Point,
     objective_of,
 )
+from sweeps.search.rows import ENDS
 from sweeps.search.search import Found, search
-from sweeps.search.space import ENDS, space_of
+from sweeps.search.space import space_of
 from sweeps.search.words import differences
 from sweeps.validate.training_rows import Case, Skipped
 from sweeps.wrapping import aligned
