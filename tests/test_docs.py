@@ -244,6 +244,7 @@ def test_notebooks_ask_python() -> None:
     assert len(tour.cells) == 10
 
 
+@pytest.mark.thorough
 def test_cells_show_what_a_notebook_shows() -> None:
     """What is printed, the last expression, figures that are open; nothing after a semicolon."""
     cells = [

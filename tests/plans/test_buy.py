@@ -359,6 +359,7 @@ def test_several_purchases_refuse_what_is_of_one(cli: Runner) -> None:
 COMPARED = "buy --model llama3-8b -s 4096 --hardware dgx-h100,dgx-b200 --tp 1 --pp 1 --cp 1"
 
 
+@pytest.mark.thorough
 def test_numbers_of_gpus_are_compared_on_the_axes_of_what_is_asked(
     cli: Runner, tmp_path: Path
 ) -> None:
