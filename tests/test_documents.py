@@ -53,6 +53,18 @@ def test_readme_is_short_and_says_the_same_in_chinese() -> None:
     assert len(re.findall(r"^\| ", english, re.M)) == len(re.findall(r"^\| ", chinese, re.M))
 
 
+def test_readme_quotes_the_errors_of_runs_outside_the_fit() -> None:
+    page = (TOP / "sweeps" / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    shares = re.findall(r"^Outside the fit, .*: \d+ runs, (\d+) %.* MAPE ([\d.]+) %$", page, re.M)
+    (_, step), (_, memory) = shares
+    english, chinese = README.split("## 中文")
+    assert f"step times are {step} % off on average, memory {memory} %" in english.replace(
+        "\n", " "
+    )
+    assert f"步时间平均误差 {step} %，显存 {memory} %" in chinese.replace("\n", "")
+    assert all(75 <= float(inside) <= 90 for inside, _ in shares)
+
+
 def test_readme_example_runs() -> None:
     names: dict[str, object] = {}
     exec(blocks("python", README)[0], names)
