@@ -54,7 +54,15 @@ def told(
     known = load_framework(base or preset.framework, folders)
     on = [option for option in taken.options if option not in without]
     options = known.acting(on, framework_options)
-    return Told(preset, "+".join((base or preset.framework, *options)), beside(taken, given))
+    # An option that is named beside the framework says more than a release's habit.
+    stated = [
+        name
+        for option in framework_options
+        if option in known.options
+        for _, name in known.options[option].says
+    ]
+    taken = beside(taken, {*given, *stated})
+    return Told(preset, "+".join((base or preset.framework, *options)), taken)
 
 
 class PresetResolver(Resolver):

@@ -117,6 +117,18 @@ def test_options_given_by_hand_come_after_the_preset_s() -> None:
     assert job.resolved.constants["eager_launch_fraction"] == 0.75
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "value"),
+    [("eager", "loss", "eager"), ("full_recompute", "recompute", "full")],
+)
+def test_an_option_by_hand_wins_over_what_a_preset_sets(option: str, name: str, value: str) -> None:
+    plan = {"model": "llama3-8b", "hardware": "dgx-h100", "world_size": 8, "zero_stage": 3}
+    batch = {"global_batch_size": 8, "sequence_length": 8192}
+    software = {"framework": f"torchtitan+{option}", "preset": "torchtitan-2025"}
+    job = prepare({"constants": {**plan, **batch, **software}, "quantities": WANTED})
+    assert job.resolved.labels[name] == value
+
+
 def test_a_preset_brings_its_framework_and_refuses_another() -> None:
     with pytest.raises(InputError, match=r"preset = 'bridge-26.06': is of megatron-lm, and the"):
         answer(**DEEPSEEK, preset="bridge-26.06", framework="torchtitan")
