@@ -154,7 +154,7 @@ class Plan(Answer):
     """
 
     @property
-    def found(self) -> Plans:
+    def search(self) -> Plans:
         """The search: everything that can be said of it.
 
         Raises
@@ -164,31 +164,31 @@ class Plan(Answer):
         """
         plans: Plans | None = self._asked.kept.plans
         if plans is None:
-            refuse("found", self.command, "no plans are searched", "a model with shapes")
+            refuse("search", self.command, "no plans are searched", "a model with shapes")
         return plans
 
     @property
     def recommended(self) -> Execution | None:
         """The best plan at one point, such as ``recommended["tp"]``; None where none can run."""
-        answer = self.found.answer
+        answer = self.search.answer
         return None if answer is None else answer.recommended
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is recommended; where nothing can run, what would help."""
-        answer = self.found.answer
+        answer = self.search.answer
         if answer is None:
             return ()
         if answer.recommended is not None:
             return answer.reasons
         return tuple(
-            f"{remedy.words}: {remedy.found.recommended.name}" for remedy in answer.remedies
+            f"{remedy.words}: {remedy.search.recommended.name}" for remedy in answer.remedies
         )
 
     @property
     def fallen(self) -> Mapping[str, int]:
         """How many plans fall for each reason."""
-        answer = self.found.answer
+        answer = self.search.answer
         return {} if answer is None else dict(answer.counts.fallen)
 
     @cached_property
@@ -207,7 +207,7 @@ class Plan(Answer):
         """
         from sweeps.search.answer import survival
 
-        answer = self.found.answer
+        answer = self.search.answer
         if answer is None or answer.recommended is None:
             allowed = "a question at one point that has an answer"
             refuse("sensitivity", "..", "there is no recommended plan", allowed)

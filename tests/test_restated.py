@@ -280,8 +280,8 @@ def test_a_plans_values_given_back() -> None:
         "model=llama3-8b gpus=16 global_batch_size=32 sequence_length=4096 recompute=none cp=1"
     )
     base = sweeps.plan(**asked)
-    assert base.found.answer is not None
-    space = base.found.answer.found.space
+    assert base.search.answer is not None
+    space = base.search.answer.search.space
     shapes = load_model("llama3-8b").shapes
     assert space.plan is not None
     used = space.plan.used() - SURENESS
@@ -296,8 +296,8 @@ def test_a_plans_values_given_back() -> None:
     }
     assert {"inter_bandwidth", "channel_efficiency", "tp_overlap"} <= own.keys()
     again = sweeps.plan(**{**asked, **own, "hardware": "dgx-h100", "software": "nccl"})
-    assert again.found.answer is not None
-    assert again.found.answer.found.values[0] == base.found.answer.found.values[0]
+    assert again.search.answer is not None
+    assert again.search.answer.search.values[0] == base.search.answer.search.values[0]
     assert again.recommended is not None
     assert base.recommended is not None
     assert again.recommended.split == base.recommended.split
@@ -399,7 +399,7 @@ def test_a_purchases_values_given_back() -> None:
         return {"gpus": least.gpus, **least.detail.values}
 
     base = bought({})
-    space = answer(read_request(TRAINED, objective="time").first).found.space
+    space = answer(read_request(TRAINED, objective="time").first).search.space
     assert space.plan is not None
     every = space.resolved.constants
     own = {

@@ -163,18 +163,18 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
     plans = sweeps.plan(**asked)
     found = plans.sensitivity
     assert plans.recommended is not None
-    assert plans.found.answer is not None
-    assert found.step_time.item() == plans.found.answer.main[0]["step_time"]
+    assert plans.search.answer is not None
+    assert found.step_time.item() == plans.search.answer.main[0]["step_time"]
     # What was given, and what a plan chooses, isn't moved.
     assert not {"global_batch_size", "world_size", "tp", "layers"} & {
         *found.constant.values.tolist()
     }
     # The best of those kept is what a search gives with the constant at that value.
     of = found.sel(constant="intra_bandwidth")
-    again = sweeps.plan(**asked, intra_bandwidth=of.lower_value.item()).found.answer
+    again = sweeps.plan(**asked, intra_bandwidth=of.lower_value.item()).search.answer
     assert again is not None
     least = of.lower_answer.item() / (1.0 + of.lower_loss.item())
-    assert least == pytest.approx(min(again.found.values), rel=1e-12)
+    assert least == pytest.approx(min(again.search.values), rel=1e-12)
     line = "plan --model llama3-8b --gpus 8 -b 64 --recompute none --cp 1 --zero-stage 1 --pp 1"
     path = tmp_path / "plan.nc"
     output = Runner(capsys)(f"{line} --sensitivity --output {path}").out
@@ -205,6 +205,6 @@ def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, g
     same = {number: best[number] for number in numbers}
     for side in ("lower", "upper"):
         value, labels = of[f"{side}_value"].item(), {"schedule": best.labels["schedule"]}
-        again = sweeps.plan(**{**asked, **same, **labels, name: value}).found.answer
+        again = sweeps.plan(**{**asked, **same, **labels, name: value}).search.answer
         assert again is not None
-        assert of[f"{side}_answer"].item() == again.found.values[0]
+        assert of[f"{side}_answer"].item() == again.search.values[0]

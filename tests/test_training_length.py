@@ -106,7 +106,7 @@ def test_python_s_plans_take_it() -> None:
     assert taken.recommended.key == given.recommended.key
     # Of a model without one it is what the command line takes.
     usual = public.plan(**{**asked, "model": "llama3.2-1b"})
-    assert usual.found.request.first.constants["sequence_length"] == USUAL_LENGTH
+    assert usual.search.request.first.constants["sequence_length"] == USUAL_LENGTH
 
 
 @pytest.mark.parametrize(("table", "line"), examples(__file__, "trained"))

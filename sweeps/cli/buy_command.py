@@ -156,7 +156,7 @@ def _table_of_purchases(every: Sequence[Purchase], given: Planned) -> int:
         sys.stdout.writelines(fitted(lines))
     return (
         0
-        if any(_makes(offer, purchase.wish) for purchase in several for offer in purchase.found)
+        if any(_makes(offer, purchase.wish) for purchase in several for offer in purchase.offers)
         else 1
     )
 
@@ -167,9 +167,9 @@ def _lines_of_several(several: Sequence[Bought], every: Sequence[Purchase]) -> I
     chosen: list[Row] = []
     others: dict[str, None] = {}
     for purchase, asked in zip(several, every, strict=True):
-        batch = best_batch(purchase.found, purchase.wish) or purchase.found[-1].batch
+        batch = best_batch(purchase.offers, purchase.wish) or purchase.offers[-1].batch
         keys = [asked.keys[name] for name in varied]
-        here = [offer for offer in purchase.found if offer.batch == batch]
+        here = [offer for offer in purchase.offers if offer.batch == batch]
         made = _ordered([offer for offer in here if offer.least], purchase.wish)
         rows = _compared(here, purchase.wish) if asked.gpus else _of_machines(made, purchase.wish)
         chosen += [([*keys, *key], attempt, why) for key, attempt, why in rows if why != FEWEST]
@@ -177,7 +177,7 @@ def _lines_of_several(several: Sequence[Bought], every: Sequence[Purchase]) -> I
             f"{', '.join(keys)}, {offer.machine}: {offer.why}" for offer in here if not offer.least
         )
         others |= dict.fromkeys(why)
-    count = sum(any(_makes(offer, bought.wish) for offer in bought.found) for bought in several)
+    count = sum(any(_makes(offer, bought.wish) for offer in bought.offers) for bought in several)
     yield f"{count} of {len(several)} purchases can be made: GPUs, days and cost by machine"
     readings = dict.fromkeys(line for asked in every for line in asked.readings)
     yield from (f"  ({line})" for line in readings)
@@ -247,7 +247,7 @@ def _provenance(every: Sequence[Purchase], given: Planned) -> dict[str, str]:
 
 
 def _lines(bought: Bought, asked: Purchase, show: Sequence[str], *, saved: bool) -> Iterator[str]:
-    offered, wish = bought.found, asked.wish
+    offered, wish = bought.offers, asked.wish
     batch = best_batch(offered, wish) or offered[-1].batch
     here = [offer for offer in offered if offer.batch == batch]
     made = _ordered([offer for offer in here if offer.least], wish)
@@ -369,7 +369,7 @@ def _searched_words(every: Sequence[Bought]) -> Iterator[str]:
     if not every[0].gpus:
         yield "Searched: numbers of nodes with prime factors up to 7"
         return
-    offers = [offer for bought in every for offer in bought.found]
+    offers = [offer for bought in every for offer in bought.offers]
     for machine in dict.fromkeys(offer.machine for offer in offers):
         tried = [attempt for offer in offers if offer.machine == machine for attempt in offer.tried]
         able = {attempt.gpus for attempt in tried if attempt.detail}

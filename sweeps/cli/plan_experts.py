@@ -51,7 +51,7 @@ def _instead(answer: Answer, best: Detail) -> Iterator[str]:
     )
     keys: set[tuple[object, ...]] = {best.plan.key}
     for words, fits in ways:
-        splits = [plan for plan in answer.found.splits if fits(plan)]
+        splits = [plan for plan in answer.search.splits if fits(plan)]
         if fits(best.plan) or (splits and splits[0].key in keys):
             continue
         if not splits:

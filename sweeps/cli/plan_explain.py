@@ -52,7 +52,7 @@ def explain(request: Request, asked: Asked, given: Planned) -> int:
     solution = answer(replace(point, choices=explained.first.choices, threshold=1.0))
     plan = solution.recommended
     if plan is None:
-        near = nearest_plan(solution.found.space)
+        near = nearest_plan(solution.search.space)
         if near is None or not near.memory:
             sys.stdout.writelines(fitted(nothing_lines(solution, asked, ())))
             return 1
@@ -74,7 +74,7 @@ def _lines(
     free = [
         name.replace("_", " ")
         for name in CHOICES
-        if name in solution.found.space.choices
+        if name in solution.search.space.choices
         and name not in asked.explain
         and name not in solution.point.choices
     ]
@@ -85,7 +85,7 @@ def _lines(
     bodies = {name: partial(part_lines, name, solution, detail.plan) for name in OF_ONE}
     yield from shown_sections(OF_ONE, bodies)
     yield ""
-    yield from what_if_lines(effects(detail, best.found.space.choices))
+    yield from what_if_lines(effects(detail, best.search.space.choices))
     yield from training_lines(detail, asked, solution.point.folders)
     yield from settings_lines(settings_of(detail.plan))
     yield from (

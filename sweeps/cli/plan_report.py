@@ -302,7 +302,7 @@ def _question(answer: Answer, asked: Asked) -> Iterator[str]:
 
 def _preset(answer: Answer) -> Iterator[str]:
     """Yield what naming a preset would narrow the band to, where it would."""
-    plan, resolved = answer.main[0].plan, answer.found.space.resolved
+    plan, resolved = answer.main[0].plan, answer.search.space.resolved
     given = (*answer.point.labels, *CHOICES)
     yield from narrower(Evaluation(plan.given, plan.labels), resolved.labels["framework"], given)
 
@@ -323,13 +323,13 @@ def short_defaults(answer: Answer, asked: Asked) -> Iterator[str]:
 
 def _job(answer: Answer) -> Job | None:
     """Return the plans that were searched as a job, for sections that say something of one."""
-    space = answer.found.space
+    space = answer.search.space
     return Job(Sweep(""), space.resolved, space.plan, " ", ()) if space.plan else None
 
 
 def _searched_options(answer: Answer) -> str:
     """Return the options that were left to the search."""
-    choices = answer.found.space.choices
+    choices = answer.search.space.choices
     return ", ".join(flag_of(name) for name in choices if name not in answer.point.choices)
 
 
@@ -347,7 +347,7 @@ def heading(answer: Answer, text: str) -> str:
 def question(answer: Answer) -> str:
     """Return what trains on what."""
     model = answer.point.labels.get("model", "a model")
-    machine = answer.found.space.resolved.labels.get("hardware", "")
+    machine = answer.search.space.resolved.labels.get("hardware", "")
     return f"{model} on {answer.point.world_size:,} GPUs ({machine})"
 
 
@@ -365,7 +365,7 @@ def reached(plan: Detail) -> str:
 
 def ties(answer: Answer) -> str:
     """Return how many layouts have a plan that can't be told from the best."""
-    result = answer.found
+    result = answer.search
     if result.tied < 2:
         return f"no other layout ties with it (within {percent(tie())})"
     return (
@@ -385,11 +385,11 @@ def question_lines(answer: Answer, asked: Asked) -> Iterator[str]:
 
 def space_lines(answer: Answer) -> Iterator[str]:
     """Yield how many plans there are, and why not all of them can run."""
-    counts, texts = answer.counts, answer.found.space.texts
-    splits = answer.found.space.rows.splits
+    counts, texts = answer.counts, answer.search.space.texts
+    splits = answer.search.space.rows.splits
     yield (
         f"{counts.all:,} plans of {splits:,} layouts of the GPUs; {counts.feasible:,} can run "
-        f"({len(answer.found.splits):,} layouts)"
+        f"({len(answer.search.splits):,} layouts)"
     )
     if counts.computed < counts.feasible:
         yield f"  {counts.computed:,} of these were computed in full: bounds exclude the others"
@@ -412,7 +412,7 @@ def space_lines(answer: Answer) -> Iterator[str]:
 def _best(answer: Answer, count: int) -> Iterator[str]:
     rows = answer.table(count)
     objective = answer.point.objective
-    several = len(answer.found.splits)
+    several = len(answer.search.splits)
     shown_of = f", {len(rows)} of {several:,}" if several > len(rows) else ""
     yield f"Best plan of each layout{shown_of}: the recommended one, then {objective.words} first"
     yield from _plan_table(rows)
@@ -428,7 +428,7 @@ def _front(answer: Answer) -> Iterator[str]:
     plans = answer.front(FRONT)
     if len(plans) < 2:
         return
-    whole = len(answer.found.front)
+    whole = len(answer.search.front)
     several = f", {len(plans)} of {whole}" if whole > len(plans) else ""
     objective = answer.point.objective
     both = f"{objective.quantity.replace('_', ' ')} against {objective.second.replace('_', ' ')}"
@@ -670,7 +670,7 @@ def nothing_lines(answer: Answer, asked: Asked, show: Sequence[str]) -> Iterator
     yield "what would make a plan run" if remedies else "no change that was tried makes a plan run"
     lines = []
     for remedy in remedies:
-        (detail,) = details([remedy.found.recommended], ("step_time",))
+        (detail,) = details([remedy.search.recommended], ("step_time",))
         time = shown("step_time", detail["step_time"])
         lines.append(f"{remedy.words}: {detail.plan.name} ({time} per step)")
     yield from bullets(lines)

@@ -35,7 +35,7 @@ from sweeps.search.repair import (
     remedies,
 )
 from sweeps.search.request import CHOICES, Execution, Point, Request
-from sweeps.search.search import Counts, Found, search
+from sweeps.search.search import Counts, SearchResult, search
 from sweeps.search.space import common_of, space_of
 from sweeps.search.words import Effect, because, effects
 from sweeps.spec.resolve_operation import Resolved
@@ -48,43 +48,43 @@ WHOLE = (*MEASURES, *PARTS, *PEAK_PARTS, *COMMUNICATION, "peak_memory_stage", "n
 class Answer:
     """What a search found, with what can be said of it."""
 
-    found: Found  # The search
+    search: SearchResult  # The search
 
     @property
     def point(self) -> Point:
         """The question."""
-        return self.found.space.point
+        return self.search.space.point
 
     @property
     def counts(self) -> Counts:
         """How many plans there are, how many can run, why others can't."""
-        return self.found.counts
+        return self.search.counts
 
     @property
     def recommended(self) -> Execution | None:
         """The best plan; None where none can run."""
-        return self.found.best[0] if self.found.best else None
+        return self.search.best[0] if self.search.best else None
 
     @cached_property
     def main(self) -> tuple[Detail, ...]:
         """The recommended plan with all its parts; empty where none can run."""
-        return details(self.found.best[:1], WHOLE)
+        return details(self.search.best[:1], WHOLE)
 
     @cached_property
     def next_split(self) -> tuple[Detail, ...]:
         """The best plan of the next split, with all its parts; empty where there is none."""
-        best_split = self.found.best[0].split
+        best_split = self.search.best[0].split
         # The next one alone: of hundreds of splits the plans are made when they are asked for.
-        others = (plan for plan in self.found.splits if plan.split != best_split)
+        others = (plan for plan in self.search.splits if plan.split != best_split)
         return details([*islice(others, 1)], WHOLE)
 
     def table(self, count: int) -> tuple[Detail, ...]:
         """Return the best plan of each of the best splits."""
-        return details(self.found.splits[:count], (*TABLE, self._quantity))
+        return details(self.search.splits[:count], (*TABLE, self._quantity))
 
     def front(self, count: int | None = None) -> tuple[Detail, ...]:
         """Return the Pareto front, thinned evenly to a number of plans if it has more."""
-        return details(_thinned(self.found.front, count), (*TABLE, self._quantity))
+        return details(_thinned(self.search.front, count), (*TABLE, self._quantity))
 
     @property
     def _quantity(self) -> str:
@@ -93,24 +93,24 @@ class Answer:
     @cached_property
     def effects(self) -> tuple[Effect, ...]:
         """What one change would do to the recommended plan."""
-        return effects(self.main[0], self.found.space.choices) if self.main else ()
+        return effects(self.main[0], self.search.space.choices) if self.main else ()
 
     @cached_property
     def reasons(self) -> tuple[str, ...]:
         """Why the plan is recommended, in words."""
         if not self.main:
             return ()
-        return tuple(because(self.found, (*self.main, *self.next_split), self.effects))
+        return tuple(because(self.search, (*self.main, *self.next_split), self.effects))
 
     @cached_property
     def nearest(self) -> Nearest | None:
         """Where nothing can run: the plan that comes nearest."""
-        return None if self.found.best else nearest_plan(self.found.space)
+        return None if self.search.best else nearest_plan(self.search.space)
 
     @cached_property
     def remedies(self) -> tuple[Remedy, ...]:
         """Where nothing can run: what would make a plan run."""
-        return () if self.found.best else tuple(remedies(self.point, self.nearest))
+        return () if self.search.best else tuple(remedies(self.point, self.nearest))
 
 
 def _thinned(plans: Sequence[Execution], count: int | None) -> Sequence[Execution]:
@@ -136,7 +136,7 @@ PLAN = "plan"
 def kept_plans(answer: Answer, count: int) -> list[Execution]:
     """Return the best plan of each of some splits, then what else is on the Pareto front."""
     kept: dict[tuple[object, ...], Execution] = {}
-    for plan in (*answer.found.splits[:count], *answer.found.front):
+    for plan in (*answer.search.splits[:count], *answer.search.front):
         kept.setdefault(plan.key, plan)
     return list(kept.values())
 
@@ -193,8 +193,8 @@ def table_layout(
         values = [row[name] for row in rows]
         if not np.all(np.isnan(values)):
             variables.append(placed(number_column(name, values)))
-    front = {plan.key for plan in answer.found.front}
-    first = answer.found.recommended.key
+    front = {plan.key for plan in answer.search.front}
+    first = answer.search.recommended.key
     why = {**dict.fromkeys(front, "on_the_front"), first: "recommended"}
     reasons = [why.get(plan.key, "best_of_its_split") for plan in plans]
     variables.append(placed(flag_column("place", "why the plan is here", reasons)))
@@ -227,7 +227,7 @@ def plan_choices(plans: list[Execution]) -> list[Column]:
 
 def _given(answer: Answer) -> list[Column]:
     """Return what all plans have in common, as far as readers need it."""
-    point, resolved = answer.point, answer.found.space.resolved
+    point, resolved = answer.point, answer.search.space.resolved
     given: dict[str, Any] = {**point.constants, **point.labels}
     columns = [coordinate(name, (), np.array(value)) for name, value in given.items()]
     capacity = resolved.constants.get("memory_capacity", np.nan)
@@ -267,7 +267,7 @@ def _alternative(words: str, first: Answer, point: Point) -> Alternative | None:
 
 
 def _node(solution: Answer) -> float:
-    return solution.found.space.resolved.constants.get("gpus_per_node", float("nan"))
+    return solution.search.space.resolved.constants.get("gpus_per_node", float("nan"))
 
 
 def other_batch(first: Answer) -> Alternative | None:
@@ -443,11 +443,11 @@ def range_figures(request: Request) -> list[dict[str, Any]]:
 def point_figures(answer: Answer) -> list[dict[str, Any]]:
     """Return declarations of figures of the plans of one point."""
     title = "Step time of the best plan of each layout, and whether it fits"
-    if len(answer.found.splits) + len(answer.found.front) < FEWEST_POINTS:
+    if len(answer.search.splits) + len(answer.search.front) < FEWEST_POINTS:
         return []
     # As rows of the table are
-    kept = [plan.key for plan in kept_plans(answer, len(answer.found.splits))]
-    row = kept.index(answer.found.recommended.key) + 1
+    kept = [plan.key for plan in kept_plans(answer, len(answer.search.splits))]
+    row = kept.index(answer.search.recommended.key) + 1
     return [{"kind": "best_plans", "plans": [PLAN], "title": title, "answer": row}]
 
 
@@ -510,7 +510,7 @@ def survival(answer: Answer) -> Survival:
 
     They aren't searched again: the best of all, of each split, and of the Pareto front compete.
     """
-    searched, point = answer.found, answer.point
+    searched, point = answer.search, answer.point
     plans = list(
         {
             candidate.key: candidate for candidate in (*searched.best, *kept_plans(answer, 10**9))

@@ -24,7 +24,7 @@ from sweeps.search.request import Point
 class Bought:
     """What was found for one model, so many tokens and days."""
 
-    found: Sequence[Offer]
+    offers: Sequence[Offer]
     wish: Wish
     first: Point  # The question about the first machine
     gpus: tuple[int, ...] = ()  # The numbers that were asked for; none where the fewest were
@@ -33,7 +33,7 @@ class Bought:
         """Yield all that was tried and can run."""
         yield from (
             (offer, attempt)
-            for offer in self.found
+            for offer in self.offers
             for attempt in offer.tried
             if attempt.detail is not None
         )
@@ -110,7 +110,7 @@ def _cells(several: Sequence[Bought]) -> dict[Key, tuple[Bought, Offer, Tried]]:
     for bought in several:
         given, wish = bought.first.constants, bought.wish
         model, price = bought.first.labels.get("model", ""), given.get("gpu_hour_price", 0.0)
-        for offer in bought.found:
+        for offer in bought.offers:
             for attempt in offer.tried:
                 asked = (model, offer.machine, wish.tokens, wish.days, price)
                 cells[(*asked, offer.batch, float(attempt.gpus))] = bought, offer, attempt
@@ -195,7 +195,7 @@ def _verdict(offer: Offer, attempt: Tried, wish: Wish) -> str:
 
 def figure_of(several: Sequence[Bought], answer: Tried | None = None) -> dict[str, Any]:
     """Return the figure of what was tried, with the answer and the days, if these are one."""
-    offers = [offer for bought in several for offer in bought.found]
+    offers = [offer for bought in several for offer in bought.offers]
     grid = several[0].gpus
     priced = any(not np.isnan(attempt.cost) for offer in offers for attempt in offer.tried)
     figure: dict[str, Any] = {

@@ -29,7 +29,7 @@ from sweeps.search.request import (
     Point,
     Request,
 )
-from sweeps.search.search import Counts, Found, blocks_of, search
+from sweeps.search.search import Counts, SearchResult, blocks_of, search
 from sweeps.search.space import Space, executions_at, space_of
 
 # How far GPUs are doubled in search of a plan that fits.
@@ -54,7 +54,7 @@ class Remedy:
     """What would make a plan run, and the best plan then."""
 
     words: str  # What to change
-    found: Found  # What is found then
+    search: SearchResult  # What is found then
 
 
 def nearest_plan(space: Space) -> Nearest | None:

@@ -61,7 +61,7 @@ class Counts:
 
 
 @frozen()
-class Found:
+class SearchResult:
     """What a search finds."""
 
     space: Space  # What was searched
@@ -86,7 +86,7 @@ class Found:
 
 def search(
     space: Space, keep: int = KEPT, progress: Callable[[int, int], None] | None = None
-) -> Found:
+) -> SearchResult:
     """Search a space whole.
 
     Where it pays, a part of the step's time is computed first: plans of which this alone is longer
@@ -96,14 +96,14 @@ def search(
     for name, rows in space.rows.fallen.items():
         counts.add(name, rows * space.ways, 0)
     if space.plan is None:
-        return Found(space, counts, (), (), ())
+        return SearchResult(space, counts, (), (), ())
     staged = _Staged(space, Keeper(space, space.plan, max(keep, KEPT)), counts)
     staged.trial()
     _look_at_all(space, staged, counts, progress)
     staged.end()
     if counts.feasible and not len(staged.keeper.top):
         unranked(space)
-    return staged.keeper.found(counts)
+    return staged.keeper.result(counts)
 
 
 def _look_at_all(
@@ -530,7 +530,7 @@ class Keeper:
         index, each, *_ = self._simplest(best, tied)
         return each[index]
 
-    def found(self, counts: Counts) -> Found:
+    def result(self, counts: Counts) -> SearchResult:
         """Return what was kept.
 
         Recommended is the simplest plan of those among which the model can't tell: of the best
@@ -545,7 +545,7 @@ class Keeper:
             lambda some: self._plans(firsts[some], seconds[some], at[some]),
             whole=True,
         )
-        result = Found(self.space, counts, best, (), front, tuple(top.first.tolist()))
+        result = SearchResult(self.space, counts, best, (), front, tuple(top.first.tolist()))
         if best:
             some, tied = self._tied()
             index, each, values, cells = self._simplest(best[: len(some)], tied)

@@ -13,7 +13,7 @@ from overhead.frozen import frozen
 from sweeps.bands import AT_RISK, NO_ROOM, band_of, change_by, difference_words, percent, tie
 from sweeps.search.details import Detail, details
 from sweeps.search.request import Execution, Objective
-from sweeps.search.search import Found
+from sweeps.search.search import SearchResult
 from sweeps.spec.axis import divisors
 from sweeps.spec.units import format_quantity
 
@@ -255,7 +255,7 @@ def _groups(detail: Detail) -> dict[str, float]:
 
 
 def because(
-    result: Found,
+    result: SearchResult,
     details: Sequence[Detail],
     changes: Sequence[Effect],
 ) -> Iterator[str]:
@@ -275,7 +275,7 @@ def because(
     yield from network(changes)
 
 
-def _first(result: Found, best: Detail, objective: Objective) -> str:
+def _first(result: SearchResult, best: Detail, objective: Objective) -> str:
     runnable = result.counts.feasible
     several = f"{runnable:,} feasible plans" if runnable > 1 else "plans: no other can run"
     if not np.isfinite(best["step_time"]):
@@ -392,7 +392,7 @@ def _next(best: Detail, other: Detail, objective: Objective) -> str:
     return text
 
 
-def _within(result: Found, best: Detail) -> Iterator[str]:
+def _within(result: SearchResult, best: Detail) -> Iterator[str]:
     """Say how many splits have plans that can't be told from the best."""
     if result.tied < 2 or not result.space.point.objective.timed:
         return

@@ -26,7 +26,7 @@ from sweeps.search.request import (
     objective_of,
 )
 from sweeps.search.rows import ENDS
-from sweeps.search.search import Found, search
+from sweeps.search.search import SearchResult, search
 from sweeps.search.space import space_of
 from sweeps.search.words import differences
 from sweeps.validate.training_rows import Case, Skipped
@@ -256,7 +256,7 @@ class _Best:
     roomy_time: float  # Step time of the best plan that has room for them; infinite without any
 
 
-def _best(found: Found) -> _Best:
+def _best(found: SearchResult) -> _Best:
     splits = tuple((split.split, split.known["step_time"]) for split in found.splits)
     capacity = float(found.space.resolved.constants["memory_capacity"])
     (ours,) = details(found.ranked[:1], QUANTITIES) or (None,)

@@ -182,7 +182,7 @@ def test_layouts_are_those_that_stages_are_counted_by(
 
 
 def test_deepspeed_is_a_configuration() -> None:
-    plan = usual().found.ranked[0]
+    plan = usual().search.ranked[0]
     content = json.loads("\n".join(deepspeed(plan).lines))
     product = (
         content["train_micro_batch_size_per_gpu"]
@@ -195,7 +195,7 @@ def test_deepspeed_is_a_configuration() -> None:
 
 
 def test_torchtitan_is_a_configuration() -> None:
-    plan = usual().found.ranked[0]
+    plan = usual().search.ranked[0]
     content = tomllib.loads("\n".join(torchtitan(plan).lines))
     degrees = content["parallelism"]
     world = 1
@@ -235,8 +235,8 @@ def test_more_gpus_make_it_fit() -> None:
     assert one.counts.feasible == 0
     words = [remedy.words for remedy in one.remedies]
     more = next(remedy for remedy in one.remedies if remedy.words.endswith("GPUs"))
-    assert more.found.recommended["world_size"] in (16.0, 32.0)
-    assert all(remedy.found.best for remedy in one.remedies), words
+    assert more.search.recommended["world_size"] in (16.0, 32.0)
+    assert all(remedy.search.best for remedy in one.remedies), words
 
 
 @pytest.mark.thorough
@@ -256,13 +256,13 @@ def test_gpus_that_dont_fill_nodes(world: int, nodes: tuple[int, int]) -> None:
     one = answer(point(gpus=world, global_batch_size=64))
     assert one.recommended is None
     assert one.counts.fallen["nodes_not_filled"] == one.counts.all
-    assert [remedy.found.recommended["world_size"] for remedy in one.remedies][:2] == list(nodes)
+    assert [remedy.search.recommended["world_size"] for remedy in one.remedies][:2] == list(nodes)
 
 
 def test_a_batch_smaller_than_the_ranks_leaves_other_splits() -> None:
     one = answer(point(gpus=16, global_batch_size=4))
     assert one.recommended is not None
-    assert max(plan["dp"] for plan in one.found.splits) <= 4
+    assert max(plan["dp"] for plan in one.search.splits) <= 4
     assert one.counts.fallen["batch_not_divisible"] > 0
 
 
@@ -326,11 +326,11 @@ def test_504_gpus() -> None:
 
 def test_experts_are_split_beside_and_instead_of_tensors() -> None:
     one = mixture()
-    ways = {(plan["ep"] > 1.0, plan["etp"] > 1.0) for plan in one.found.splits}
+    ways = {(plan["ep"] > 1.0, plan["etp"] > 1.0) for plan in one.search.splits}
     assert (True, False) in ways
     assert (False, True) in ways
     assert (True, True) in ways
-    for plan in one.found.splits:
+    for plan in one.search.splits:
         assert plan["experts"] % plan["ep"] == 0.0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sweeps.bands import tie
 from sweeps.search.request import Point, read_request
-from sweeps.search.search import Found, search
+from sweeps.search.search import SearchResult, search
 from sweeps.search.space import space_of
 from tests.plans.exhaustive import Everything, everything
 from tests.tables import keyed
@@ -42,12 +42,12 @@ def point(name: str) -> Point:
 
 
 @pytest.fixture(scope="module", params=list(SPACES))
-def both(request: pytest.FixtureRequest) -> tuple[Found, Everything]:
+def both(request: pytest.FixtureRequest) -> tuple[SearchResult, Everything]:
     asked = point(request.param)
     return search(space_of(asked), keep=100000), everything(asked)
 
 
-def values(found: Found) -> list[tuple[float, float]]:
+def values(found: SearchResult) -> list[tuple[float, float]]:
     return [(one.known["step_time"], one.known["peak_memory"]) for one in found.best]
 
 
@@ -61,7 +61,7 @@ def key(one: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.thorough
-def test_it_finds_every_plan_that_can_run(both: tuple[Found, Everything]) -> None:
+def test_it_finds_every_plan_that_can_run(both: tuple[SearchResult, Everything]) -> None:
     found, every = both
     assert found.counts.feasible == len(every.times) > 10
     assert len(found.best) == len(every.times)
@@ -72,7 +72,9 @@ def test_it_finds_every_plan_that_can_run(both: tuple[Found, Everything]) -> Non
 
 
 @pytest.mark.thorough_cases(every=3)
-def test_times_and_memories_are_the_scalar_interfaces(both: tuple[Found, Everything]) -> None:
+def test_times_and_memories_are_the_scalar_interfaces(
+    both: tuple[SearchResult, Everything],
+) -> None:
     found, every = both
     ours = {key(one): pair for one, pair in zip(found.best, values(found), strict=True)}
     for name, pair in every.times.items():
@@ -80,7 +82,7 @@ def test_times_and_memories_are_the_scalar_interfaces(both: tuple[Found, Everyth
         assert ours[own] == pytest.approx(pair, rel=1e-9)
 
 
-def test_the_best_are_in_order(both: tuple[Found, Everything]) -> None:
+def test_the_best_are_in_order(both: tuple[SearchResult, Everything]) -> None:
     """The simplest of those among which the model can't tell comes first, then all by time."""
     found, every = both
     first, *times = [time for time, _ in values(found)]
@@ -90,7 +92,7 @@ def test_the_best_are_in_order(both: tuple[Found, Everything]) -> None:
     assert first <= best * (1.0 + tie())
 
 
-def test_the_best_of_every_split(both: tuple[Found, Everything]) -> None:
+def test_the_best_of_every_split(both: tuple[SearchResult, Everything]) -> None:
     found, every = both
     theirs = {tuple(map(int, split)): pair for split, pair in every.of_splits().items()}
     ours = {key(one)[:6]: one.known["step_time"] for one in found.splits}
@@ -101,7 +103,7 @@ def test_the_best_of_every_split(both: tuple[Found, Everything]) -> None:
         assert theirs[split][0] * (1.0 - 1e-9) <= time <= theirs[split][0] * (1.0 + more + 1e-9)
 
 
-def test_the_front(both: tuple[Found, Everything]) -> None:
+def test_the_front(both: tuple[SearchResult, Everything]) -> None:
     found, every = both
     ours = np.array([(one.known["step_time"], one.known["peak_memory"]) for one in found.front])
     assert (np.diff(ours[:, 0]) > 0.0).all()
@@ -115,7 +117,7 @@ def test_the_front(both: tuple[Found, Everything]) -> None:
         assert ((ours[:, 0] <= time * (1 + 1e-9)) & (ours[:, 1] <= memory * (1 + 1e-9))).any()
 
 
-def test_all_plans_are_counted(both: tuple[Found, Everything]) -> None:
+def test_all_plans_are_counted(both: tuple[SearchResult, Everything]) -> None:
     found, _ = both
     counts = found.counts
     assert counts.all >= counts.evaluated >= counts.feasible

@@ -11,7 +11,7 @@ import pytest
 from sweeps.bands import tie
 from sweeps.search.details import details
 from sweeps.search.request import OBJECTIVES
-from sweeps.search.search import Found, effort, search
+from sweeps.search.search import SearchResult, effort, search
 from sweeps.search.space import space_of
 from tests.plans.cases import point, usual
 from tests.tables import examples
@@ -19,11 +19,11 @@ from tests.tables import examples
 MODELS = ("llama3-8b", "mixtral-8x7b")
 
 
-def found(**changed: Any) -> Found:
+def found(**changed: Any) -> SearchResult:
     return search(space_of(point(**changed)))
 
 
-def best_time(one: Found) -> float:
+def best_time(one: SearchResult) -> float:
     return one.best[0].known["step_time"] if one.best else np.inf
 
 

@@ -12,7 +12,7 @@ from sweeps.search.buy import Searched
 from sweeps.search.numbers import Numbers
 from sweeps.search.recommended import least_steps, recommended
 from sweeps.search.request import Execution
-from sweeps.search.search import OF_TIME, TERMS, Found, blocks_of, search
+from sweeps.search.search import OF_TIME, TERMS, SearchResult, blocks_of, search
 from sweeps.search.space import space_of
 from tests.plans.cases import point
 
@@ -51,7 +51,7 @@ def asked(seed: int) -> dict[str, Any]:
     return found
 
 
-def told(found: Found) -> list[Any]:
+def told(found: SearchResult) -> list[Any]:
     """Return all that is told of a search."""
 
     def plans(several: Any) -> list[Any]:
@@ -164,7 +164,7 @@ def test_plans_of_splits_are_made_when_asked_for() -> None:
     assert made == [slice(0, 2), slice(2, 9)]
 
 
-@pytest.mark.thorough_cases(every=7)
+@pytest.mark.thorough_cases(every=14)
 @pytest.mark.parametrize("seed", range(14))
 def test_what_is_recommended_alone_is_what_a_search_recommends(
     monkeypatch: pytest.MonkeyPatch, seed: int
@@ -212,7 +212,7 @@ def test_what_few_columns_decide_is_what_each_row_has(
     assert len(folded.folds.evaluators) > 10
 
 
-@pytest.mark.thorough_cases(every=7)
+@pytest.mark.thorough_cases(every=14)
 @pytest.mark.parametrize("seed", range(14))
 def test_plans_that_bounds_leave_have_the_recommended_one(
     monkeypatch: pytest.MonkeyPatch, seed: int
