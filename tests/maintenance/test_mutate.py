@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import CodeType
 
 import numpy as np
 import pytest
@@ -85,11 +86,14 @@ def test_laws_alone_notice_it_too(what: str, name: str, said: str) -> None:
 
 @pytest.mark.thorough
 def test_algorithms_are_simulated() -> None:
-    (found, changed), *_ = drawn_mutants(1, 1, "collectives")
-    keys = [one.key for code in changed for one in reach().algorithms.get(code, ())]
-    assert not simulated(keys)
-    with found.living(changed):
-        assert simulated(keys)
+    def is_seen(mutant: Mutant, changed: dict[CodeType, CodeType]) -> bool:
+        keys = [one.key for code in changed for one in reach().algorithms.get(code, ())]
+        assert not simulated(keys)
+        with mutant.living(changed):
+            return bool(simulated(keys))
+
+    # Few ranks don't show each.
+    assert any(is_seen(*drawn) for drawn in drawn_mutants(6, 1, "collectives"))
 
 
 def test_what_is_the_same_is_not() -> None:
