@@ -182,7 +182,7 @@ def test_blocks_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch) -> No
     whole = search(space_of(asked))
     monkeypatch.setattr("sweeps.search.search.BLOCK_CELLS", 97)
     monkeypatch.setattr("sweeps.search.search.ROWS", 13)
-    monkeypatch.setattr("sweeps.search.space.AT_ONCE", 29)
+    monkeypatch.setattr("sweeps.search.rows.AT_ONCE", 29)
     parts = search(space_of(asked))
     assert [one.key for one in parts.best] == [one.key for one in whole.best]
     assert [one.key for one in parts.front] == [one.key for one in whole.front]
