@@ -48,12 +48,12 @@ def least_steps(space: Space, steps: Mapping[int, float]) -> tuple[Places, Float
     """Return the rows that count, with what no plan of them has a shorter step than.
 
     Of each number of GPUs those don't whose step is surely longer than a given one.  Where nothing
-    bounds a step all do, with 0; so it is where plans are ranked by something else.
+    bounds a step all do, with 0; where plans are ranked by something else with less than any value.
     """
     plan, count = space.plan, len(space.rows)
-    least = np.zeros(count)
     if plan is None or space.point.objective.quantity != "step_time":
-        return np.arange(count), least
+        return np.arange(count), np.full(count, -np.inf)
+    least = np.zeros(count)
     if is_bounded(plan, ["step_time"]):
         least[:] = np.inf
         for block in blocks_of(space, cases=_bounding(space, plan)):

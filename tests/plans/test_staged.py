@@ -264,7 +264,11 @@ def test_no_step_is_shorter_than_its_layers(
     rows = [*zip(*(exact.rows.columns[name].tolist() for name in asked_names), strict=True)]
     left = 0
     for longest in (least, 1.5 * least, 4.0 * least, most):
-        (space,) = numbers.spaces([gpus], {gpus: longest})
+        spaces = [*numbers.spaces([gpus], {gpus: longest})]
+        if not spaces:  # No split of these GPUs has degrees that may be so fast
+            assert (steps > longest).all()
+            continue
+        (space,) = spaces
         columns = [space.rows.columns.get(name, np.empty(0)).tolist() for name in asked_names]
         there = {*zip(*columns, strict=True)}
         assert all(row in there for row, step in zip(rows, steps, strict=True) if step <= longest)
