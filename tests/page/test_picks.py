@@ -28,7 +28,7 @@ FIRSTS = (
     ({"model": "llama3-70b", "hardware": "mi300x"}, 8),
     ({"model": "llama3-70b", "hardware": "dgx-b200", "framework": "torchtitan"}, 9),
     ({"model": "deepseek-v3", "hardware": "dgx-h100"}, 5),
-    ({"model": "nemotron-3-nano-30b-a3b", "hardware": "dgx-h100"}, 6),
+    ({"model": "nemotron-3-nano-30b-a3b", "hardware": "dgx-h100"}, 7),
 )
 PAIRS, SETS, ROWS = 25, 2, 20
 # Beside a label that isn't its usual one, or one from which it would follow.
@@ -143,7 +143,7 @@ def test_a_thousand_states_of_all_picks_are_those_of_sweeps(
         possible += int(np.sum(status & FAULTS.masking("step_time") == 0))
         at_risk += int(np.sum(true["memory_state"] == 1.0))
     assert len(pairs) * SETS * ROWS == 1000
-    assert 150 < possible < 900
+    assert 200 < possible < 900
     assert at_risk
     opened.close()
 
