@@ -8,6 +8,7 @@ from pathlib import Path
 
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.formula import REGISTRY, Formula
+from overhead.identities import read_identities
 
 SUBJECTS = (
     "collectives",
@@ -40,6 +41,7 @@ def load(*subjects: str) -> None:
             getattr(package, "__path__", ()), f"{package.__name__}."
         ):
             importlib.import_module(module.name)
+        read_identities(subject)
     REGISTRY.complete(HERE)
     ALGORITHMS.complete()
 

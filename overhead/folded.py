@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import constant, derived, formula, total
+from overhead.formula import derived, formula
 from overhead.labels import FOLDED, PAIRED
 from overhead.quantity import Array
 from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, STEADY, UNEVEN
@@ -26,15 +26,6 @@ PATTERN: dict[str, Any] = {"source": "qi2024", "where": V_PATTERN}
 STEADY_ENDS = (EVEN, STEADY, AT_LEAST_PP)
 BOUND = "an upper bound if dgrad is shorter than the forward pass, or wgrad longer"
 SHORT = "a transfer takes no longer than half of a chunk's forward"
-
-constant(
-    "virtual_pipeline_size",
-    2.0,
-    "Two chunks a rank: one on the way down, one on the way up",
-    source="qi2023",
-    where="section 6",
-    **ALL,
-)
 
 
 # Bubbles.
@@ -196,7 +187,6 @@ def v_min_imbalance_time(
 # What lies where: the first rank has both ends of the model, so that its last stage is the first.
 
 BOTH_ENDS = "the first rank holds the embedding and the output layer"
-constant("folded_pipeline", 1.0, source="qi2023", where="section 6", **KNOWN)
 
 
 @derived(returns="stage_leading_layers", assumes=(BOTH_ENDS,), **KNOWN)
@@ -216,23 +206,3 @@ def folded_leading_layers(
     down = xp.clip(leading - stage * chunk, 0.0, chunk)
     up = xp.clip(leading - (2.0 * pp - 1.0 - stage) * chunk, 0.0, chunk)
     return xp.maximum(down + up - xp.where(stage == 0.0, embedding_layer_weight, 0.0), 0.0)
-
-
-total(
-    "last_stage_extra_time",
-    ("output_time", "vocabulary_last_time"),
-    "Extra time of LM head and loss per micro-batch, beyond layers counted with the embedding",
-    name="folded_last_extra_time",
-    lacks=dict.fromkeys(
-        (
-            "last_mlp_layers",
-            "middle_mlp_layers",
-            "dense_layer_time",
-            "last_moe_layers",
-            "middle_moe_layers",
-            "moe_layer_time",
-        ),
-        "layers count with the first end, whose rank it shares",
-    ),
-    **KNOWN,
-)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import difflib
-import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from itertools import combinations
 from types import CodeType
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -612,9 +611,6 @@ def call(
     return declared
 
 
-# Formulas without a function of their own: sums, products, aliases, constants, shared kernels.
-
-
 class Further(TypedDict, total=False):
     """What every declaration may say: as of `formula`; the source is a derivation by default."""
 
@@ -625,60 +621,6 @@ class Further(TypedDict, total=False):
     lacks: Mapping[str, str] | None
     name: str
     laws: str
-
-
-def _register(
-    kernel: Callable[..., Array],
-    returns: str,
-    inputs: Sequence[str],
-    title: str,
-    name: str,
-    further: Further,
-) -> None:
-    """Register a kernel that serves several formulas, at the place of who declares one."""
-    options: Further = {"source": "derivation", "name": name, **further}
-    formula(returns=returns, inputs=tuple(inputs), title=title, place=calling(3), **options)(kernel)
-
-
-def total(returns: str, names: Sequence[str], title: str = "", **further: Unpack[Further]) -> None:
-    """Declare a quantity as the sum of others."""
-    _register(_sum, returns, names, title, returns, _moving("linear", names, further))
-
-
-def product(
-    returns: str, names: Sequence[str], title: str = "", **further: Unpack[Further]
-) -> None:
-    """Declare a quantity as the product of others."""
-    _register(_product, returns, names, title, returns, _moving("proportional", names, further))
-
-
-def _moving(kind: str, names: Sequence[str], further: Further) -> Further:
-    """Add the laws that a sum or a product has; an input that stands twice has none so."""
-    once = len(set(names)) == len(names)
-    return {"laws": f"{kind}: {' '.join(names)}", **further} if once else further
-
-
-def _sum(*values):
-    return xp.asarray(reduce(operator.add, values))
-
-
-def _product(*values):
-    return xp.asarray(reduce(operator.mul, values))
-
-
-def alias(returns: str, of: str, title: str = "", **further: Unpack[Further]) -> None:
-    """Declare a quantity as another one, under some labels or by default."""
-    name = _named(returns, further)
-    _register(_itself, returns, (of,), title, name, _moving("proportional", (of,), further))
-
-
-def _itself(value):
-    return 1.0 * value
-
-
-def constant(returns: str, value: float, title: str = "", **further: Unpack[Further]) -> None:
-    """Declare a quantity as a number, under some labels; one by default stands in its table."""
-    _register(lambda: xp.asarray(value), returns, (), title, _named(returns, further), further)
 
 
 def declare(
@@ -693,8 +635,11 @@ def declare(
     def own(*values: Any) -> Array:
         return kernel(*values)
 
-    _register(own, returns, inputs, title, _named(returns, further), further)
+    name = named(returns, further.get("when"))
+    options: Further = {"source": "derivation", "name": name, **further}
+    formula(returns=returns, inputs=tuple(inputs), title=title, place=calling(), **options)(own)
 
 
-def _named(returns: str, further: Further) -> str:
-    return "_".join((returns, *(further.get("when") or {}).values())).replace("|", "_or_")
+def named(returns: str, when: Mapping[str, str] | None) -> str:
+    """Return the name of a formula that has none: what it gives, and the labels' values."""
+    return "_".join((returns, *(when or {}).values())).replace("|", "_or_")

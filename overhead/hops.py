@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from overhead.arrays import xp
 from overhead.completion import following
 from overhead.evaluation import Evaluation
-from overhead.formula import call, derived, formula, total
+from overhead.formula import derived, formula
 from overhead.frozen import frozen
 from overhead.labels import LABELS
 from overhead.quantity import Array
@@ -313,9 +313,6 @@ def path_energy_per_bit(intra_hops, intra_energy_per_bit, inter_hops, inter_ener
     return intra_hops * intra_energy_per_bit + inter_hops * inter_energy_per_bit
 
 
-total("path_time", ("path_latency", "path_serialization_time"), source="hockney1994")
-
-
 @derived()
 def path_energy(message_bytes, path_energy_per_bit):
     """Energy of a message: 8 bits a byte on every link of its path."""
@@ -336,14 +333,6 @@ PATH = {
     "energy_per_bit": "path_energy_per_bit",
 }
 NODE = {"intra_hops": "node_intra_hops", "inter_hops": "node_inter_hops"}
-CROSSING = {"intra_hops": "crossing_intra_hops", "inter_hops": "crossing_inter_hops"}
-call(returns="path_ring_time", of="time", bind=PATH, labels=RING)
-call(returns="path_ring_energy", of="energy", bind=PATH, labels=RING)
-call(returns="node_ring_time", of="path_ring_time", bind=NODE)
-call(returns="node_ring_energy", of="path_ring_energy", bind=NODE)
-call(returns="crossing_ring_time", of="path_ring_time", bind=CROSSING)
-call(returns="crossing_ring_energy", of="path_ring_energy", bind=CROSSING)
-call(returns="ring_rank_bytes", of="sent_bytes", bind={}, labels=RING)
 
 
 @formula(source="patarasuk2009", assumes=("a step takes as long as its slowest link",))

@@ -211,6 +211,8 @@ PREFETCHES = ("fsdp_prefetch", "zero3_prefetch")
 SWITCHES = tuple(name for name, label in LABELS.items() if label.switch)
 # Those that a training's plan chooses; a mask is the model's.
 PLAN_LABELS = tuple(name for name in SWITCHES if LABELS[name].training and name != "mask")
+# Schedules that have forms for ends which differ.
+UNEVEN_SCHEDULES = tuple(name for name in LABELS["schedule"].values if name not in EVEN_SCHEDULES)
 # The schedules that train, as a formula's condition.
 TRAINING = "|".join(name for name in LABELS["schedule"].values if name != "forward_only")
 

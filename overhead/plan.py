@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import ALGORITHMS, Requirement
-from overhead.formula import alias, constant, derived, formula, product
+from overhead.formula import derived, formula
 from overhead.labels import CHOICES, HIERARCHY, PREFETCHES, STANDARD
 from overhead.special import greatest_common_divisor
 
@@ -31,51 +31,10 @@ def num_micro_batches(global_batch_size, dp, micro_batch_size):
     return xp.maximum(xp.ceil(global_batch_size / (dp * micro_batch_size)), 1.0)
 
 
-product(
-    "global_batch_size",
-    ("dp", "micro_batch_size", "num_micro_batches"),
-    name="global_batch_of_micro_batches",
-)
-
-
 @derived(returns="global_batch_size", when={"batched_by": "tokens"})
 def global_batch_of_tokens(tokens_per_step, sequence_length):
     """Sequences of a step: those of all its tokens."""
     return tokens_per_step / sequence_length
-
-
-alias(
-    "etp",
-    "tp",
-    source=MEGATRON,
-    where="megatron/core/parallel_state.py, expert_tensor_parallel_size",
-    assumes=("experts are as tensor-parallel as all else",),
-)
-
-
-product(
-    "hsdp_shard_size",
-    ("dp", "cp"),
-    assumes=("one shard over all ranks of equal weights",),
-    name="hsdp_shard_of_all",
-)
-
-
-product(
-    "layers",
-    ("pp", "virtual_pipeline_size"),
-    "Layers: one in each stage",
-    assumes=("a layer a stage, for none are given",),
-    when={"depth": "unknown"},
-    name="one_layer_a_stage",
-)
-
-
-alias(
-    "kv_heads",
-    "heads",
-    assumes=("every head has keys and values of its own, for nothing else is given",),
-)
 
 
 @derived(returns="head_size", assumes=("heads share the hidden size, for nothing else is given",))
@@ -128,38 +87,10 @@ def edp(tp, cp, dp, etp, ep):
     return xp.ceil(tp * cp * dp / (etp * ep))
 
 
-for _group in ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "hsdp_shard_size"):
-    alias("group_size", _group, source=MEGATRON, where=ORDER, when={"group": _group})
-
-
-_zero = {"group": "zero"}
-product("group_size", ("dp", "cp"), source=MEGATRON, where=ORDER, when=_zero, name="zero_size")
-
-
 @formula(returns="group_size", source=MEGATRON, where=ORDER, when={"group": "hsdp_replica"})
 def hsdp_replica_size(dp, cp, hsdp_shard_size):
     """Ranks that hold the same shard in hybrid sharding."""
     return xp.ceil(dp * cp / hsdp_shard_size)
-
-
-# Strides.
-
-
-constant("group_stride", 1.0, source=MEGATRON, where=ORDER, when={"group": "tp|etp"})
-# By group the sizes of what lies between neighbours.
-STRIDES = {
-    "cp|cp_inner|zero|shard|hsdp_shard_size": ("tp",),
-    "dp": ("tp", "cp"),
-    "pp": ("tp", "cp", "dp"),
-    "replica": ("tp", "shards"),
-    "hsdp_replica": ("tp", "hsdp_shard_size"),
-    "ep": ("etp",),
-    "edp|expert_shard": ("etp", "ep"),
-    "expert_replica": ("etp", "ep", "expert_shards"),
-}
-for _groups, _sizes in STRIDES.items():
-    _name, _when = f"{_groups.partition('|')[0]}_stride", {"group": _groups}
-    product("group_stride", _sizes, source=MEGATRON, where=ORDER, when=_when, name=_name)
 
 
 # On nodes.

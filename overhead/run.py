@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import derived, formula, product, total
+from overhead.formula import derived, formula
 from overhead.shipped import usual_table
 from overhead.special import negative_binomial_quantile, negative_binomial_tail
 
@@ -50,9 +50,6 @@ def checkpoint_flow_time(checkpoint_bytes, run_nodes, storage_bandwidth, total_s
     return checkpoint_bytes / xp.minimum(run_nodes * storage_bandwidth, total_storage_bandwidth)
 
 
-total("checkpoint_write_time", ("checkpoint_start_time", "checkpoint_flow_time"))
-
-
 @derived(
     assumes=(
         "a staged checkpoint stops computing until the part of each GPU is in host memory, "
@@ -81,13 +78,6 @@ def checkpoint_interval(
     best = xp.where(share < 1.0, young * order - checkpoint_stall_time, mean_time_between_failures)
     writing = xp.where(staging_bandwidth > 0.0, checkpoint_write_time, 0.0)
     return xp.maximum(xp.maximum(best, step_time), writing)
-
-
-total(
-    "recovery_time",
-    ("detection_time", "job_restart_time", "checkpoint_flow_time"),
-    assumes=("a checkpoint is read as fast as it is written",),
-)
 
 
 # Of the run's time the shares that interruptions take: together with the goodput they are all.
@@ -300,9 +290,6 @@ def token_energy(step_energy, tokens_per_step):
     return step_energy / tokens_per_step
 
 
-product("training_energy", ("training_steps", "step_energy"))
-
-
 # What a run costs: GPU-hours rented or owned, with all that interrupts it.
 
 
@@ -337,9 +324,6 @@ def provisioned_gpus(world_size, spare_nodes, gpus_per_failing_node):
 def run_gpu_hours(provisioned_gpus, run_time, hour):
     """GPU-hours including interruptions and spares."""
     return provisioned_gpus * run_time / hour
-
-
-product("run_cost", ("run_gpu_hours", "gpu_hour_price"))
 
 
 @derived()

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from overhead.arrays import xp
-from overhead.formula import alias, declare, derived, formula, total
+from overhead.formula import declare, derived, formula
 from overhead.interleaved import interleaved_time
-from overhead.labels import EVEN_SCHEDULES, LABELS
+from overhead.labels import UNEVEN_SCHEDULES
 from overhead.model.order import NUMBERS, ORDERED
 from overhead.quantity import Array
 
@@ -34,9 +34,7 @@ STAGGERED = {**H2, "optimizer": "staggered"}
 DUAL = {"schedule": "dual_pipe"}
 FORWARD = {"schedule": "forward_only"}
 UNEVEN = {"stages": "uneven"}
-# Schedules that have forms for ends which differ.
-_FORMS = (name for name in LABELS["schedule"].values if name not in EVEN_SCHEDULES)
-PARTED = {**UNEVEN, "schedule": "|".join(_FORMS)}
+PARTED = {**UNEVEN, "schedule": "|".join(UNEVEN_SCHEDULES)}
 
 EVEN = "all stages take equally long"
 SHORTER = "by a stated order of layers shorter middle stages shorten pipeline fill and drain"
@@ -146,27 +144,8 @@ def dual_pipe_p2p_time(p2p_time, pp, num_micro_batches):
     return p2p_time * (pp - 1.0) * (num_micro_batches / pp + 2.0)
 
 
-# Time of the pipeline: what its devices compute, its bubble, and what transfers add.
-
-
-total("pipeline_time", ("busy_time", "bubble_time", "exposed_pp_time"), assumes=(EVEN,))
-total(
-    "pipeline_time",
-    ("busy_time", "bubble_time", "exposed_pp_time", "stage_imbalance_time"),
-    when=PARTED,
-    name="uneven_pipeline_time",
-)
-
-
 # A device between the ends waits less where these have less to do.
 
-alias("bubble_time", "balanced_bubble_time", "Pipeline bubble for equal stages")
-alias(
-    "stage_imbalance_time",
-    "uneven_time",
-    "Pipeline time of uneven first and last stages",
-    when=PARTED,
-)
 ENDED = {**PARTED, "shapes": "known"}
 
 
@@ -202,13 +181,6 @@ def bubble_over_ideal(bubble_time, busy_time):
 def busy_time(num_micro_batches, stage_forward_time, has_backward, stage_backward_time):
     """Time for which a device computes all micro-batches."""
     return num_micro_batches * (stage_forward_time + has_backward * stage_backward_time)
-
-
-total(
-    "stage_overlapped_time",
-    ("stage_forward_time", "stage_backward_time"),
-    assumes=("overlap gains nothing, unless it is given",),
-)
 
 
 @formula(

@@ -6,7 +6,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.completion import TENSORS
-from overhead.formula import declare, formula, product, total
+from overhead.formula import declare, formula
 from overhead.quantity import VOCABULARY
 
 # A model's own shapes, in the order in which people give them, and those that some have beyond.
@@ -68,9 +68,6 @@ def mlp_fraction(bare_layers, dense_mlp_layers):
     return xp.maximum(1.0 - bare_layers / xp.maximum(dense_mlp_layers, 1.0), 0.0)
 
 
-product("mlp_norm_parameters", ("mlp_fraction", "norm_parameters"), **PATTERNS)
-
-
 def _layer(attention, mlp, norms, mlp_norm):
     return attention + mlp + norms + mlp_norm
 
@@ -87,16 +84,6 @@ for _name, _mlp, _norm, _words in (
         source=VASWANI,
         where="section 3.1",
     )
-
-
-product(
-    "embedding_parameters", ("vocabulary_size", "hidden_size"), source=VASWANI, where="section 3.4"
-)
-
-
-product(
-    "position_parameters", ("learned_positions", "hidden_size"), source=VASWANI, where="section 3.5"
-)
 
 
 @formula(source=VASWANI, where="section 3.4", assumes=("one norm after the last layer",))
@@ -171,7 +158,6 @@ def value_head_size(kv_lora_rank, v_head_size, head_size):
     return xp.where(kv_lora_rank > 0.0, v_head_size, head_size)
 
 
-EXPERTS: dict[str, Any] = {"source": MIXTRAL, "where": "section 2.1"}
 SHARED: dict[str, Any] = {"source": DEEPSEEK_V3, "where": "section 2.1.2"}
 
 
@@ -196,9 +182,6 @@ def moe_layers(
     stated = xp.maximum(separate_moe_layers, routed_layers)
     routed = xp.where(stated > 0.0, stated, routed)
     return xp.where(experts > 0.0, xp.minimum(routed, layers), 0.0)
-
-
-total("pipeline_layers", ("layers", "separate_moe_layers"), **PATTERNS)
 
 
 @formula(source=DEEPSEEK_V3, where="section 4.2")
@@ -282,22 +265,6 @@ for _prefix, _masked, _words in (("", FULL, "full"), ("causal_", CAUSAL, "causal
     )
 
 
-total(
-    "forward_flops_per_token",
-    ("weight_flops_per_token", "attention_flops_per_token", "logits_flops_per_token"),
-    **APPENDIX,
-    assumes=(FULL,),
-)
-
-
-total(
-    "causal_forward_flops_per_token",
-    ("weight_flops_per_token", "causal_attention_flops_per_token", "logits_flops_per_token"),
-    **APPENDIX,
-    assumes=(CAUSAL,),
-)
-
-
 def _trained(trained, forward, further, scores, depths, layers, adapters):
     # Scores have two gradients, whatever is frozen.
     every = scores + depths * (scores / xp.maximum(layers, 1.0))
@@ -327,17 +294,3 @@ for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
             _masked,
         ),
     )
-
-
-product(
-    "tokens_per_step",
-    ("global_batch_size", "sequence_length"),
-    source=NARAYANAN,
-    where="section 5.1",
-)
-
-
-product("model_flops", ("model_flops_per_token", "tokens_per_step"), **PALM)
-
-
-product("causal_model_flops", ("causal_model_flops_per_token", "tokens_per_step"), **PALM)

@@ -7,7 +7,7 @@ from functools import partial
 from overhead.arrays import xp
 from overhead.collectives.algorithm import BOTH, CHUNK, EVERY, ONCE, algorithm, network
 from overhead.collectives.cost import Cost, flat, several
-from overhead.formula import constant, derived
+from overhead.formula import derived
 from overhead.quantity import Array
 
 on_binary_tree = partial(algorithm, "binary_tree")
@@ -52,9 +52,6 @@ def binary_tree_diameter(ranks):
 def binary_tree_depth(ranks):
     """Distance from the root to the deepest leaf."""
     return xp.floor(xp.log2(ranks))
-
-
-constant("min_degree", 1.0, when={"topology": "binary_tree"}, name="binary_tree_ports")
 
 
 @derived(returns="links", when={"topology": "binary_tree"})

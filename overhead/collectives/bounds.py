@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.formula import derived, product
+from overhead.formula import derived
 from overhead.quantity import Array
 
 FLAT = {"shape": "flat"}
@@ -23,15 +23,6 @@ def lower_bound(latency_bound, bandwidth_bound):
 def lower_bound_ratio(time, lower_bound):
     """Time over its physical lower bound."""
     return time / lower_bound
-
-
-product(
-    "latency_bound",
-    ("diameter", "latency"),
-    "Least latency: the way across the network",
-    assumes=("a latency a hop",),
-    when={**ACROSS, "latency_per": "hop"},
-)
 
 
 @derived(

@@ -8,7 +8,7 @@ from functools import reduce
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Requirement
 from overhead.collectives.cost import Cost, scale, stack
-from overhead.formula import derived, product
+from overhead.formula import derived
 from overhead.quantity import Array
 
 GRID = {"topology": "mesh|torus"}
@@ -135,9 +135,6 @@ def factors(ranks: int, dimensions: int) -> tuple[int, ...]:
             if max(sizes) < max(best) or (max(sizes) == max(best) and sum(sizes) < sum(best)):
                 best = sizes
     return best
-
-
-product("ranks", ("mesh_nx", "mesh_ny", "mesh_nz"), when=GRID, name="grid_ranks")
 
 
 @derived(returns="mesh_ny", when=GRID)

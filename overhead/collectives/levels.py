@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Requirement, power_of_two
-from overhead.formula import alias, derived, formula, total
+from overhead.formula import derived, formula
 from overhead.labels import HIERARCHY as NAME
 from overhead.quantity import Array
 
@@ -25,15 +25,6 @@ MODEL = ("one latency per hop, and the bytes of the slowest link / its bandwidth
 def node_ranks(gpus_per_node, ranks):
     """Ranks of the group in one node."""
     return xp.minimum(gpus_per_node, ranks)
-
-
-alias(
-    "node_ranks",
-    "ranks",
-    "Ranks per node, intra-node message: all",
-    assumes=("both ranks of a message share a node",),
-    when={**HIERARCHY, "collective": "p2p", "link": "intra"},
-)
 
 
 @derived(when=ONE_POD)
@@ -126,14 +117,6 @@ def all_to_all_oversubscription(nodes, pods, nodes_per_leaf, oversubscription):
     return exchange_oversubscription(nodes * pods, nodes_per_leaf, oversubscription)
 
 
-# Links between pods where there is one: like those between nodes; nothing passes them.
-
-alias("pod_latency", "inter_latency", when=ONE_POD)
-alias("pod_bandwidth", "inter_bandwidth", when=ONE_POD)
-alias("pod_oversubscription", "effective_oversubscription", when=ONE_POD)
-alias("pod_energy_per_bit", "inter_energy_per_bit", when=ONE_POD)
-
-
 # Time of the whole message over one link.
 
 
@@ -153,18 +136,6 @@ def inter_serialization_time(message_bytes, inter_bandwidth, effective_oversubsc
 def pod_serialization_time(message_bytes, pod_bandwidth, pod_oversubscription):
     """Message size / inter-pod NIC bandwidth."""
     return message_bytes * (pod_oversubscription / pod_bandwidth)
-
-
-# What a step pays: of links alone their latency and bandwidth, and no ramp.  A library's own
-# figures stand in their place (`overhead.software`), so that both the number of chunks and the
-# level that a step waits for follow from what is paid.
-
-alias("intra_step_latency", "intra_latency", when=HIERARCHY)
-alias("intra_step_serialization_time", "intra_serialization_time", when=HIERARCHY)
-alias("inter_step_latency", "inter_latency", when=HIERARCHY)
-alias("inter_step_serialization_time", "inter_serialization_time", when=HIERARCHY)
-alias("pod_step_latency", "pod_latency", when=HIERARCHY)
-alias("pod_step_serialization_time", "pod_serialization_time", when=HIERARCHY)
 
 
 # The time, by levels and by what grows with the message.
@@ -221,13 +192,6 @@ def level_bandwidth_time(
         + inter_transfer_fraction * inter_serialization_time
     )
     return inside + pod_transfer_fraction * pod_serialization_time
-
-
-total(
-    "link_fraction",
-    ("intra_link_fraction", "inter_link_fraction", "pod_link_fraction"),
-    when=HIERARCHY,
-)
 
 
 @derived(

@@ -18,7 +18,7 @@ from overhead.collectives.algorithm import (
     network,
 )
 from overhead.collectives.cost import Cost, Level, flat, several
-from overhead.formula import constant, derived
+from overhead.formula import derived
 from overhead.quantity import Array
 from overhead.special import popcount_sum
 
@@ -72,9 +72,6 @@ INC = Requirement(
 def switch_diameter(ranks):
     """Distance through a switch."""
     return xp.where(ranks > 1.0, 1.0, 0.0)
-
-
-constant("min_degree", 1.0, when={"topology": "switch|tree"}, name="switch_ports")
 
 
 @derived(returns="all_to_all_cut_load", when={"topology": "switch|tree"})

@@ -5,11 +5,9 @@ from __future__ import annotations
 from overhead.arrays import xp
 from overhead.collectives.algorithm import algorithm
 from overhead.collectives.cost import flat, several
-from overhead.formula import alias, constant, declare, derived, formula, product, total
+from overhead.formula import declare, derived, formula
 
 FLAT = {"shape": "flat"}
-SEQUENTIAL = {"phases": "sequential"}
-FLAT_SEQUENTIAL = {**FLAT, **SEQUENTIAL}
 HOCKNEY = "hockney1994"
 MODEL = ("one latency per hop, and the bytes of the slowest link / its bandwidth",)
 
@@ -23,8 +21,6 @@ def in_node(ranks, gpus_per_node):
     return xp.where(ranks <= gpus_per_node, 1.0, 0.0)
 
 
-constant("in_node", 1.0, when={"link": "intra"})
-constant("in_node", 0.0, when={"link": "inter"})
 ENERGY = "Energy per bit on a link of a flat network"
 
 
@@ -41,12 +37,6 @@ for _of, _inner, _outer, _title in (
 ):
     _taken = ("in_node", _inner, _outer)
     declare(_of, _taken, of_link, _title, name=f"flat_{_of}", when={"link": "auto"})
-    alias(_of, _inner, when={"link": "intra"})
-    alias(_of, _outer, when={"link": "inter"})
-
-
-product("has_nvls", ("in_node", "intra_nvls"), name="flat_nvls", when={"link": "auto|intra"})
-constant("has_nvls", 0.0, when={"link": "inter"})
 
 
 @derived(
@@ -59,9 +49,6 @@ def flat_in_network_latency(latency, in_node, in_network_latency_factor):
     return latency * xp.where(in_node > 0.0, in_network_latency_factor, 1.0)
 
 
-alias("in_network_latency", "latency", when={"link": "inter"})
-
-
 # The time, by what grows with the message.
 
 
@@ -69,44 +56,6 @@ alias("in_network_latency", "latency", when={"link": "inter"})
 def serialization_time(message_bytes, bandwidth):
     """Message size / link bandwidth."""
     return message_bytes / bandwidth
-
-
-product(
-    "latency_time",
-    ("latency_count", "latency"),
-    source=HOCKNEY,
-    assumes=MODEL,
-    when=FLAT_SEQUENTIAL,
-)
-
-
-product(
-    "latency_time",
-    ("latency_count", "in_network_latency"),
-    source=HOCKNEY,
-    assumes=(*MODEL, "the switch that reduces or multicasts has a latency of its own"),
-    when={**FLAT_SEQUENTIAL, "in_network": "yes"},
-    name="in_network_latency_time",
-)
-
-
-product(
-    "bandwidth_time",
-    ("transfer_fraction", "serialization_time"),
-    source=HOCKNEY,
-    assumes=MODEL,
-    when=FLAT_SEQUENTIAL,
-)
-
-
-total(
-    "time",
-    ("latency_time", "bandwidth_time"),
-    "Collective time",
-    source=HOCKNEY,
-    assumes=(*MODEL, "the reduction itself costs nothing"),
-    when={"reduction": "free"},
-)
 
 
 @formula(
@@ -119,18 +68,6 @@ def reduction_time(reduced_fraction, message_bytes, reduction_cost):
     return reduced_fraction * (message_bytes * reduction_cost)
 
 
-total(
-    "time",
-    ("latency_time", "bandwidth_time", "reduction_time"),
-    "Collective time, reductions included",
-    source="thakur2005",
-    where="the terms in alpha, beta and gamma",
-    assumes=MODEL,
-    when={"reduction": "counted"},
-    name="reducing_time",
-)
-
-
 @derived(returns="intra_time", when=FLAT)
 def flat_intra_time(time, in_node):
     """Intra-node part of the time on a flat network: all or nothing."""
@@ -141,16 +78,6 @@ def flat_intra_time(time, in_node):
 def flat_inter_time(time, in_node):
     """Inter-node part of the time on a flat network: all or nothing."""
     return xp.where(in_node > 0.0, 0.0, time)
-
-
-product("sent_bytes", ("sent_fraction", "message_bytes"))
-
-
-product(
-    "link_bytes",
-    ("link_fraction", "message_bytes"),
-    assumes=("bytes are counted on every link that they pass, on a switch once a message",),
-)
 
 
 @derived(
@@ -201,21 +128,6 @@ def scattered_bus_factor(ranks):
 def whole_bus_factor(ranks):
     """Bus bandwidth / algorithm bandwidth of collectives with the full message."""
     return xp.where(ranks > 1.0, 1.0, 0.0)
-
-
-product(
-    "busbw",
-    ("bus_factor", "algbw"),
-    source="nccltests",
-    where="doc/PERFORMANCE.md, bus bandwidth",
-    assumes=("not the wire speed if the network reduces",),
-)
-
-
-# What a step pays: of links alone their latency and bandwidth, and no ramp; a library has its own.
-
-alias("inner_step_latency", "latency", when=FLAT)
-alias("step_serialization_time", "serialization_time", when=FLAT)
 
 
 # One message from one rank to another.

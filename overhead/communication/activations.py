@@ -20,7 +20,7 @@ from overhead.communication.operation import (
     operation,
     times,
 )
-from overhead.formula import constant, derived, formula, product
+from overhead.formula import derived, formula
 
 WHOLE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 SPLIT: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
@@ -31,9 +31,6 @@ TP: dict[str, Any] = {
     "share": "tp_block_balance",
     **WHOLE,
 }
-
-
-product("tp_message_bytes", ("communication_bytes", "rank_tokens", "hidden_size"), **WHOLE)
 
 
 @formula(
@@ -123,22 +120,10 @@ UNKNOWN = {"shapes": "unknown"}
 END: dict[str, Any] = {"dimension": "vocabulary", "group": "tp", "share": "end_stage_fraction"}
 
 
-product("loss_message_bytes", ("single_bytes", "rank_tokens"), **LOSS)
-
-
 @formula(**TIED)
 def tied_message_bytes(reduction_bytes, padded_vocabulary_size, hidden_size, tp):
     """Gradients of the embedding shard of a rank."""
     return reduction_bytes * padded_vocabulary_size * hidden_size / tp
-
-
-constant(
-    "tied_message_bytes",
-    0.0,
-    assumes=("unknown shapes: no tied embedding",),
-    when=UNKNOWN,
-    **TIED,
-)
 
 
 # A further token has an embedding of its own, looked up on the last stage.  Its projection's
@@ -200,8 +185,6 @@ operation(
     share="end_pair_fraction",
     own=("backward_count",),
 )
-constant("tied_all_reduce_backward_count", 0.0, when=UNKNOWN)
-product("tied_all_reduce_backward_time", ("tied_all_reduce_backward_count", "tied_all_reduce_time"))
 
 
 @formula(

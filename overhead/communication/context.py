@@ -13,7 +13,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import WAYS, added, on_network, operation, times
-from overhead.formula import alias, derived, formula, product, total
+from overhead.formula import derived, formula
 
 ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
 RING: dict[str, Any] = {"source": "liu2023", "where": "section 3"}
@@ -67,14 +67,6 @@ for _name in ("cp_query_bytes", "cp_key_value_bytes"):
 def cp_ring_bytes(cp_key_value_bytes):
     """Keys and values of a micro-batch per rank."""
     return 2.0 * cp_key_value_bytes
-
-
-product(
-    "cp_gather_bytes",
-    ("cp", "cp_ring_bytes"),
-    "Keys and values of a micro-batch, all tokens, for the heads of one rank",
-    **GATHER,
-)
 
 
 @formula(
@@ -202,9 +194,6 @@ def cp_outer_ring_energy(cp_nodes, cp, ulysses_ranks, cp_hop_energy, cp_inner_en
 # How often a rank of a ring sends.
 
 
-alias("ring_ranks", "cp", "All ranks of a group are in one ring", when=ROUND, **RING)
-
-
 @formula(returns="ring_ranks", when=MIXED, **BOTH)
 def outer_ring_ranks(cp, ulysses_ranks):
     """Ranks of a context-parallel group that are in one ring: one of each group that exchanges."""
@@ -241,5 +230,3 @@ for _kind, _names, _said in (
             added(f"cp_exchange_{_way}_time", times(_names, _way), when=_kind, **_said)
         if _ring:
             added(f"cp_round_{_way}_time", times((_ring,), _way), when=_kind, **_said)
-for _way in WAYS:
-    total(f"cp_layer_{_way}_time", (f"cp_exchange_{_way}_time", f"cp_round_{_way}_time"), **ULYSSES)

@@ -18,7 +18,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import added, of_dimension, on_network, operation
-from overhead.formula import alias, declare, formula, product, total
+from overhead.formula import declare, formula
 from overhead.memory.activations import in_both
 
 ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 7"}
@@ -50,15 +50,6 @@ GROUPS = {
 }
 GATHERS = ("forward_gathers", "backward_gathers")
 HYBRID = "gradient shards over HSDP replicas"
-
-
-alias(
-    "reduction_bytes",
-    "gradient_bytes",
-    "Bytes of a gradient as it is reduced: as it is kept, unless given",
-    source="megatron",
-    where="megatron/core/distributed/param_and_grad_buffer.py",
-)
 
 
 # How often.
@@ -265,7 +256,6 @@ def _declare_layer(family: str, trained: tuple[str, ...]) -> None:
     parts = (f"{prefix}_parameters", f"{prefix}_low_precision_parameters")
     declare(f"{prefix}_gather_bytes", (*both, *parts), in_both, **FSDP_LAYERS)
     scattered = f"{prefix}_scatter_bytes"
-    product(scattered, ("reduction_bytes", *trained), **FSDP_LAYERS)
     title = "Gradient shard per layer"
     declare_shard(f"{prefix}_replica_bytes", scattered, shards, title=title, **FSDP_LAYERS)
     _, shard, replica = GROUPS[family]
@@ -275,9 +265,6 @@ def _declare_layer(family: str, trained: tuple[str, ...]) -> None:
         ("replica", replica, "all_reduce"),
     ):
         on_network(f"{prefix}_{part}_time", "time", group, collective, f"{prefix}_{part}_bytes")
-    total(
-        f"{prefix}_reduce_time", [f"{prefix}_scatter_time", f"{prefix}_replica_time"], **FSDP_LAYERS
-    )
 
 
 _declare_layer("dp", ("dp_layer_trained_parameters",))

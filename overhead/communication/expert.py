@@ -11,7 +11,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import operation
-from overhead.formula import alias, call, constant, declare, derived, formula, product
+from overhead.formula import declare, derived, formula
 from overhead.software.flat import PRICED
 from overhead.special import never_drawn
 
@@ -63,14 +63,6 @@ def drawn_expert_imbalance(
     return xp.minimum(rank_load_imbalance * (1.0 + largest_draw(ep) * deviation), most)
 
 
-alias(
-    "dispatch_bytes",
-    "communication_bytes",
-    "Bytes of an activation on its way to an expert: as of any other, unless given",
-    **NARROW,
-)
-
-
 @formula(
     assumes=("tensor parallelism splits the sequence where there are experts", BUSIEST),
     **DISPATCHER,
@@ -80,31 +72,11 @@ def routed_elements(rank_tokens, experts_per_token, expert_hidden_size, expert_l
     return rank_tokens * experts_per_token * expert_hidden_size * expert_load_imbalance / tp
 
 
-constant(
-    "routed_elements",
-    0.0,
-    assumes=("unknown shapes: no experts",),
-    when=UNKNOWN,
-    **DISPATCHER,
-)
-
-
 @derived(assumes=("excess load of the most loaded rank is missing on other ranks",))
 def routed_load_balance(stage_moe_balance, expert_load_imbalance):
     """Routed tokens, mean / max: over stages and over ranks."""
     return stage_moe_balance / expert_load_imbalance
 
-
-for _returns, _element in (
-    ("dispatch_message_bytes", "dispatch_bytes"),
-    ("combine_message_bytes", "communication_bytes"),
-):
-    product(_returns, (_element, "routed_elements"), **DISPATCHER)
-for _returns, _message in (
-    ("etp_gather_bytes", "dispatch_message_bytes"),
-    ("etp_scatter_bytes", "combine_message_bytes"),
-):
-    product(_returns, ("etp", _message), **DISPATCHER)
 
 EP: dict[str, Any] = {
     "dimension": "ep",
@@ -152,14 +124,6 @@ PODS = {"topology": "hierarchical", "shape": "three_levels"}
 SOURCE: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.2"}
 BOTH = "intra-node forwarding overlaps with inter-node traffic"
 EVENLY = "experts are chosen evenly and independently of nodes, except for expert groups"
-for _name, _of in (
-    ("ep_members_in_node", "members_in_node"),
-    ("ep_nodes", "group_nodes"),
-    ("ep_ranks_sharing_nic", "group_ranks_sharing_nic"),
-    ("ep_oversubscription", "group_oversubscription"),
-):
-    call(returns=_name, of=_of, bind={}, labels={"group": "ep"})
-call(returns="ep_pod_nodes", of="group_pod_nodes", bind={}, labels={"group": "ep"}, when=PODS)
 
 
 @formula(
@@ -196,11 +160,6 @@ ONCE: dict[str, Any] = {
     "where": "csrc/kernels/intranode.cu @f7fb36f407, dispatch: is_token_in_rank; csrc/hybrid_ep"
     " likewise sends a token once to each rank",
 }
-call(returns="distinct_ranks", of="distinct_nodes", bind={"ep_nodes": "ep"})
-
-
-alias("ep_far_latency", "inter_latency")
-alias("ep_energy_per_bit", "inter_energy_per_bit")
 
 
 @formula(**SOURCE)

@@ -20,7 +20,7 @@ from overhead.collectives.levels import (
     exchange_oversubscription,
     ring_oversubscription,
 )
-from overhead.formula import alias, call, declare, derived, formula, product
+from overhead.formula import declare, derived, formula
 from overhead.labels import GIVEN_GRID
 from overhead.special import greatest_common_divisor, square_divisor
 
@@ -33,32 +33,6 @@ RING = {"group": "cp_ring"}
 INNER, OUTER = {"group": "cp_inner"}, {"group": "cp_outer"}
 PAIRS = "boundary|inner_boundary|ends"
 RINGS = "cp_ring|inner_ring|cp_outer"
-
-call(returns="cp_members_in_node", of="members_in_node", bind={}, labels={"group": "cp"})
-call(returns="cp_nodes", of="group_nodes", bind={}, labels={"group": "cp"})
-
-
-# Links.
-
-
-product("effective_intra_bandwidth", ("intra_efficiency", "intra_bandwidth"))
-
-
-product("effective_inter_bandwidth", ("inter_efficiency", "inter_bandwidth"))
-
-
-product(
-    "effective_pod_bandwidth",
-    ("inter_efficiency", "pod_bandwidth"),
-    assumes=("inter-pod messages reach the inter-node efficiency",),
-)
-
-
-alias(
-    "group_ranks_sharing_nic",
-    "ranks_sharing_nic",
-    "Ranks per NIC: all of the node, with all groups of one kind active",
-)
 
 
 @derived(
@@ -89,7 +63,6 @@ MIXED: dict[str, Any] = {
     "where": "megatron/core/parallel_state.py, hierarchical_context_parallel_sizes: the inner ranks"
     " are neighbours",
 }
-alias("group_size", "ulysses_ranks", when=INNER, **MIXED)
 
 
 @formula(**MIXED)
@@ -177,9 +150,6 @@ declare(
     assumes=("the slowest pair of the ring counts",),
     when=RING,
 )
-
-
-alias("members_in_node", "group_size", "Members in one node of a pair inside of it", when=INSIDE)
 
 
 @derived(returns="group_nodes", when={"group": f"{PAIRS}|{RINGS}"})
@@ -296,10 +266,6 @@ ALIKE = (
     "expert_shard",
     "expert_replica",
 )
-for _kind in (*ALIKE, *PAIRED):
-    call(returns=f"{_kind}_ranks", of="group_size", bind={}, labels={"group": _kind})
-for _kind in ALIKE:
-    call(returns=f"{_kind}_groups", of="groups", bind={}, labels={"group": _kind})
 
 
 # Groups of ranks on a mesh or torus: each of its own size, as near to a square as can be.

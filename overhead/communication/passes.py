@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, declare, derived, formula, product
+from overhead.formula import declare, derived, formula
 from overhead.model.order import ORDERED, of_stage
 
 FORWARD = {"schedule": "forward_only"}
@@ -23,12 +23,6 @@ BLOCKS: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
 
 
 # Directions.
-
-
-constant("has_backward", 0.0, when=FORWARD)
-
-
-product("backward_passes", ("has_backward", "num_micro_batches"))
 
 
 @formula(source="korthikanti2022", where="section 4.2.2")
@@ -59,19 +53,9 @@ def _blocks(recompute_mlp, dense_blocks, dense_layers, shared_experts, moe_block
     return (dense + shared) / xp.maximum(blocks, 1.0)
 
 
-OF_LAYERS = "full|full_early_stop|uniform|block"
 SELECTIVE: dict[str, Any] = {"when": {"recompute": "selective"}, **MODULES}
 # What layers that are recomputed repeat, and what each of their modules does.
-for _returns, _methods, _module in (
-    ("recomputed_gathers", OF_LAYERS, ""),
-    ("recomputed_reductions", "uniform|block", ""),
-    ("recomputed_exchanges", OF_LAYERS, "recompute_moe"),
-    ("recomputed_attentions", OF_LAYERS, "recompute_core_attn"),
-):
-    alias(_returns, "recomputed_fraction", when={"recompute": _methods}, **REPEATED)
-    if _module:
-        alias(_returns, _module, **SELECTIVE)
-        continue
+for _returns in ("recomputed_gathers", "recomputed_reductions"):
     declare(
         _returns,
         (
@@ -86,8 +70,6 @@ for _returns, _methods, _module in (
         assumes=("the mean of all blocks",),
         **SELECTIVE,
     )
-for _returns in ("recomputed_gathers", "recomputed_exchanges"):
-    constant(_returns, 1.0, "Full recomputation", when={"recompute": "per_op"}, **REPEATED)
 
 
 @formula(
@@ -128,28 +110,6 @@ def ordered_penultimate_stage(order_holds, expert_stage, pp):
     return xp.where(order_holds > 0.0, expert_stage, xp.maximum(pp - 2.0, 0.0))
 
 
-for _stages, _counted in (
-    (("first", "second", "last"), "layers"),
-    (("penultimate", "last"), "moe_layers"),
-    (("first", "second", "last"), "tp_blocks"),
-):
-    for _stage in _stages:
-        call(
-            returns=f"{_stage}_stage_{_counted}",
-            of=f"stage_{_counted}",
-            bind={"stage": f"{_stage}_stage"},
-        )
-
-# Of a model that says its layers' order the stage between the ends that has most.
-for _counted, _stage in (("layers", "mixer_stage"), ("tp_blocks", "tp_block_stage")):
-    call(
-        returns=f"second_stage_{_counted}",
-        of=f"stage_{_counted}",
-        bind={"stage": _stage},
-        when=ORDERED,
-    )
-
-
 def _largest(
     returns: str, names: Sequence[str], title: str, when: Mapping[str, str] | None = None
 ) -> None:
@@ -171,9 +131,6 @@ _largest("max_stage_moe_layers", _some, "Most MoE layers in a stage by their ord
 def dense_layer_blocks(ffn_size):
     """TP blocks per dense layer: attention, and an MLP if it has one."""
     return xp.where(ffn_size > 0.0, 2.0, 1.0)
-
-
-constant("dense_layer_blocks", 2.0, "Unknown shapes: a layer has an MLP", when=UNKNOWN, **BLOCKS)
 
 
 @formula(assumes=("routed experts are no tensor-parallel block",), **BLOCKS)
@@ -277,12 +234,6 @@ LAYER: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 4.2"}
 for _of in ("parameters", "low_precision_parameters"):
     for _stage, _own in (("first", "first"), ("second", "parameter"), ("last", "last")):
         of_stage(f"{_stage}_stage_{_of}", f"stage_{_of}", f"{_stage}_stage", f"{_own}_stage")
-for _stage in ("first", "penultimate", "last"):
-    call(
-        returns=f"{_stage}_stage_expert_parameters",
-        of="stage_expert_parameters",
-        bind={"stage": f"{_stage}_stage"},
-    )
 
 
 _some = [f"{at}_stage_parameters" for at in STAGES]
@@ -327,13 +278,6 @@ def max_rank_low_precision_expert_parameters(
 # Of these the trained ones, which alone have gradients: all, or adapters.
 
 LORA: dict[str, Any] = {"source": "hu2021", "where": "section 4.2", "when": {"tuning": "lora"}}
-alias("max_rank_trained_parameters", "max_rank_dense_parameters", "All of them")
-alias("dp_layer_trained_parameters", "dp_layer_parameters", "All of them")
-product(
-    "max_rank_trained_expert_parameters",
-    ("trained_weights", "max_rank_expert_parameters"),
-    "All of them, unless they are frozen: routed experts have no adapters",
-)
 of_stage(
     "max_rank_trained_parameters",
     "trained_parameters",
@@ -355,11 +299,6 @@ def layer_stage(order_holds, parameter_stage, last_stage):
     return xp.where(order_holds > 0.0, parameter_stage, last_stage)
 
 
-call(
-    returns="layer_stage_linear_fraction", of="stage_linear_fraction", bind={"stage": "layer_stage"}
-)
-
-
 def _of_layer(returns: str, of: str, when: Mapping[str, str] | None = None) -> None:
     """Declare what a layer has: one of the last stage, or by their order of that with most."""
     of_stage(returns, of, "last_stage", "layer_stage", when)
@@ -369,13 +308,6 @@ _of_layer("dp_layer_trained_parameters", "mean_layer_trained_parameters", LORA["
 
 
 # All stages together: as one stage would have it.
-
-
-call(
-    returns="pipeline_parameters",
-    of="stage_parameters",
-    bind={"pp": "one_stage", "virtual_pipeline_size": "one_stage", "stage": "first_stage"},
-)
 
 
 @derived(
@@ -403,22 +335,10 @@ def all_dense_parameters(
     return pipeline_parameters + xp.where((pp > 1.0) & (folded_pipeline == 0.0), tables, 0.0)
 
 
-alias("all_dense_parameters", "pipeline_parameters", when=UNKNOWN)
-
-
 @derived()
 def stage_parameter_balance(all_dense_parameters, pp, max_rank_dense_parameters):
     """Dense parameters per stage, mean / max."""
     return _mean_by_most(all_dense_parameters, pp, max_rank_dense_parameters)
-
-
-alias("trained_balance", "stage_parameter_balance", "All of them are trained")
-call(
-    returns="pipeline_trained_parameters",
-    of="trained_parameters",
-    bind={"pp": "one_stage", "virtual_pipeline_size": "one_stage", "stage": "first_stage"},
-    when=LORA["when"],
-)
 
 
 @derived(
@@ -471,32 +391,9 @@ def even_layer_parameters(stage_parameters, weight_copies, stage_layers):
 
 _of_layer("dp_layer_parameters", "mean_layer_parameters")
 _of_layer("dp_layer_low_precision_parameters", "mean_layer_low_precision_parameters")
-call(
-    returns="edp_layer_parameters", of="layer_rank_expert_parameters", bind={"stage": "last_stage"}
-)
-call(
-    returns="edp_layer_parameters",
-    of="layer_rank_expert_parameters",
-    bind={"stage": "expert_stage"},
-    when=ORDERED,
-)
 
 
 @formula(**LAYER)
 def edp_layer_low_precision_parameters(low_precision_expert_parameters, edp_layer_parameters):
     """Low-precision routed-expert parameters per layer, if any."""
     return xp.where(edp_layer_parameters > 0.0, low_precision_expert_parameters, 0.0)
-
-
-for _experts in (
-    "edp_layer_parameters",
-    "edp_layer_low_precision_parameters",
-    "max_rank_low_precision_expert_parameters",
-):
-    constant(
-        _experts,
-        0.0,
-        assumes=("unknown shapes: no expert parameters",),
-        when=UNKNOWN,
-        **LAYER,
-    )

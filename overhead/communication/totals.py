@@ -18,7 +18,6 @@ from overhead.communication.operation import (
     added,
     of_dimension,
 )
-from overhead.formula import total
 from overhead.labels import LABELS
 
 __all__ = ["OPERATIONS", "of_dimension"]
@@ -58,10 +57,3 @@ for _dimension in DIMENSIONS:
             _declare(_dimension, {"context_parallel": _kind})
     else:
         _declare(_dimension, {})
-
-for _returns, _end in (
-    ("communication_upper_bound", "communication_time"),
-    ("communication_volume", "communication_volume"),
-    ("communication_energy", "communication_energy"),
-):
-    total(_returns, [f"{dimension}_{_end}" for dimension in DIMENSIONS])

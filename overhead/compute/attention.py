@@ -11,7 +11,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import alias, declare, formula
+from overhead.formula import declare, formula
 
 FUSED = "flash_1|flash_2|flash_3|cudnn"
 # Those that cut heads into tiles; the first generation, in Triton, takes them as they are.
@@ -30,28 +30,7 @@ KERNELS: dict[str, Any] = {
 # How much is computed.
 
 
-alias(
-    "attended_span",
-    "attention_span",
-    "Tokens per query computed by attention: all, or the window",
-    **KERNEL,
-)
 CAUSAL = {"mask": "causal", "attention_kernel": FUSED}
-alias("attended_span", "causal_tiled_span", when=CAUSAL, **KERNEL)
-alias(
-    "attended_span",
-    "sequence_length",
-    assumes=("all scores are computed, outside of a window as well",),
-    lacks={"attention_span": "an unfused kernel computes all scores, whatever is masked"},
-    **KERNELS,
-)
-
-
-for _selected, _when in (
-    ("index_flops", {}),
-    ("causal_index_flops", CAUSAL),
-):
-    alias("indexed_forward_flops", _selected, when=_when, **KERNEL)
 
 
 @formula(
@@ -109,9 +88,6 @@ def unfused_attention_backward_flops(attention_forward_flops):
 
 
 # Fused.
-
-
-alias("attention_length", "attention_span", **KERNEL)
 
 
 @formula(

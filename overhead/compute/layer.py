@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import Further, constant, declare, formula, total
+from overhead.formula import Further, declare, formula
 from overhead.quantity import Array
 from overhead.shipped import usual_table
 
@@ -30,14 +30,6 @@ CASTS: dict[str, Any] = {
 
 # In a ring each block of keys and values that comes round gives a part of the result, in single
 # precision added up with those before.
-
-constant(
-    "merged_token_fraction",
-    0.75,
-    "Half of the blocks have scores for the later half of the tokens only",
-    name="causal_merged_share",
-    when={"mask": "causal"},
-)
 
 
 def _merged(*taken):
@@ -517,19 +509,6 @@ for _class in quantities.CLASSES:
 # The GPU works on what the host launches ahead of it, so the slower of the two rules; near the
 # change from one to the other both do, which a norm of order 4 has.
 
-PRODUCTS = {
-    "dense": ("qkv", "attention_output", "mlp_up", "mlp_down"),
-    "moe": (
-        "qkv",
-        "attention_output",
-        "router",
-        "shared_up",
-        "shared_down",
-        "expert_up",
-        "expert_down",
-    ),
-}
-SUM: dict[str, Any] = {"assumes": ("kernels of a GPU are sequential",)}
 NORM: dict[str, Any] = {
     "source": quantities.VTRAIN,
     "where": "data/ground_truth_single.csv: of sum, greater and norm this fits best",
@@ -551,42 +530,7 @@ def _added(forward, forward_gpu, has_backward, backward, backward_gpu):
 
 
 def _layer(of: str) -> None:
-    """Declare a layer's sums, of one class."""
-    for returns, kind in (
-        ("layer_matmul_forward", "forward"),
-        ("layer_input_gradient", "input_gradient"),
-        ("layer_weight_gradient", "weight_gradient"),
-    ):
-        products = [f"{each}_{kind}_time" for each in PRODUCTS[of]]
-        total(f"{of}_{returns}_time", [*products, f"{of}_layer_adapter_time"], **SUM)
-    exchange = ("forward", "backward") if of == "moe" else ()
-    exchanges = {kind: [f"exposed_ep_{kind}_time"] for kind in exchange}
-    total(
-        f"{of}_layer_forward_gpu_time",
-        [
-            f"{of}_layer_matmul_forward_time",
-            "attention_forward_time",
-            f"{of}_layer_elementwise_forward_time",
-            f"{of}_exposed_tp_forward_time",
-            "exposed_cp_forward_time",
-            *exchanges.get("forward", ()),
-        ],
-        **SUM,
-    )
-    total(
-        f"{of}_layer_backward_gpu_time",
-        [
-            f"{of}_layer_input_gradient_time",
-            f"{of}_layer_weight_gradient_time",
-            "attention_backward_time",
-            f"{of}_layer_elementwise_backward_time",
-            f"{of}_layer_recompute_time",
-            f"{of}_exposed_tp_backward_time",
-            "exposed_cp_backward_time",
-            *exchanges.get("backward", ()),
-        ],
-        **SUM,
-    )
+    """Declare the times of a layer's passes, of one class."""
     for kind in ("forward", "backward"):
         gpu, host = f"{of}_layer_{kind}_gpu_time", f"{of}_layer_{kind}_host_time"
         declare(

@@ -7,7 +7,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import call, constant, declare, formula, product
+from overhead.formula import call, declare, formula
 from overhead.memory.activations import EVENLY, NARROW, WIDE
 from overhead.quantity import Array
 
@@ -233,9 +233,6 @@ def sized_matmul_efficiency(matmul_efficiency, tile_quantization_loss, hidden_si
     return clock_ratio * (matmul_efficiency * xp.where(odd, 1.0 - tile_quantization_loss, 1.0))
 
 
-product("grouped_matmul_efficiency", ("grouped_matmul_rate_ratio", "sized_matmul_efficiency"))
-
-
 # Casts to 8 bits run beside a GEMM: whether each TP rank casts its part alone the software decides.
 CASTS = "casts to 8 bits slow GEMMs down by as much whatever their sizes, and by another with TP"
 
@@ -380,17 +377,6 @@ LORA: dict[str, Any] = {
     "where": "section 4.1",
     "when": {"tuning": "lora"},
 }
-ADAPTED = (
-    "router",
-    "shared_up",
-    "shared_down",
-    "expert_up",
-    "expert_down",
-    "logits",
-    "mtp_projection",
-)
-for _name in (*LINEAR, *ADAPTED):
-    constant(f"{_name}_weight_gradient_time", 0.0, "None: the weights are frozen", **LORA)
 
 
 def _adapters(rank, tokens, width, layers, *machine):

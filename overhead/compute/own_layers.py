@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 from overhead.arrays import xp
-from overhead.formula import Further, call, declare, formula
+from overhead.formula import Further, declare, formula
 from overhead.labels import FOLDED
 from overhead.model.order import ORDERED, SOURCE, beyond_linear, heaviest, mixture_weights
 
@@ -43,8 +43,6 @@ ATTENDING = {
     "linear_attention_fraction": "no_layers",
     "recomputed_fraction": "recomputed_fraction",
 }
-for _mean, _own in (*PARTS.values(), *FORWARD_PARTS.values()):
-    call(returns=_own, of=_mean, bind=ATTENDING)
 
 
 def _beyond(*times):
@@ -139,17 +137,10 @@ def turned_middle_stage(order_holds, pp):
     return xp.where(order_holds > 0.0, pp - 1.0, xp.maximum(pp - 2.0, 0.0))
 
 
-for _kind in ("layers", "attention_layers", "moe_layers"):
-    call(returns=f"slowest_{_kind}", of=f"ordered_{_kind}", bind={"stage": "slowest_stage"})
 # Stages between the ends differ in their own layers alone.
 SLOWEST = {"stage": "middle_stage"} | {
     f"ordered_{kind}": f"slowest_{kind}" for kind in ("layers", "attention_layers", "moe_layers")
 }
-call(returns="middle_linear_fraction", of="stage_linear_fraction", bind=SLOWEST, when=ORDERED)
-for _place in ("first", "middle", "last"):
-    _bind = SLOWEST if _place == "middle" else {"stage": f"{_place}_stage"}
-    for _of in ("attention_excess", "moe_excess"):
-        call(returns=f"{_place}_{_of}", of=f"stage_{_of}", bind=_bind, when=ORDERED)
 
 
 @formula(when=ORDERED, **SOURCE)

@@ -11,10 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.compute import quantities
-from overhead.formula import alias, constant, formula, product, total
+from overhead.formula import formula
 
-PAPER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5"}
 EARLY: dict[str, Any] = {
     "source": "chen2016",
     "where": "section 4.1; PyTorch's checkpointing without re-entrance stops at what is needed",
@@ -33,12 +31,6 @@ PER_OP: dict[str, Any] = {
 # What is repeated of layers' forwards: of all or some layers as a whole, or of a layer's modules.
 ALL = {"recompute": "full|full_early_stop|uniform|block"}
 SOME, CHOSEN = {"recompute": "block"}, {"recompute": "selective"}
-PIECES = {"recompute": "full|full_early_stop|uniform|block|selective"}
-# Where forwards of whole layers are repeated, communication hides behind all products repeated.
-PRODUCTS_AGAIN = {
-    "dense": {"recompute": "uniform|per_op"},
-    "moe": {"recompute": "full|full_early_stop|uniform|per_op"},
-}
 MODULES: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
@@ -48,30 +40,7 @@ BLOCK: dict[str, Any] = {
     "where": "megatron/core/transformer/transformer_block.py: recompute_method block",
     "assumes": ("the mean of a chunk's layers",),
 }
-_again = "layer_attention_recompute_time"
-product(_again, ("recomputed_fraction", "attention_forward_time"), when=ALL, **PAPER)
 _some = ("recompute_core_attn", "attention_forward_time")
-product(_again, _some, name=f"{_again}_of_modules", when=CHOSEN, **MODULES)
-
-for _class in quantities.CLASSES:
-    _again = f"{_class}_layer_recompute_time"
-    _part, _whole = f"{_class}_layer_matmul_recompute_time", f"{_class}_layer_matmul_forward_time"
-    alias(_part, _whole, when=PRODUCTS_AGAIN[_class], **PAPER)
-    product(_part, ("recomputed_fraction", _whole), name=f"{_part}_of_some", when=SOME, **BLOCK)
-    _part = f"{_class}_layer_elementwise_recompute_time"
-    _some = ("recomputed_fraction", f"{_class}_layer_elementwise_forward_time")
-    product(_part, _some, when=ALL, **PAPER)
-    total(
-        _again,
-        (
-            f"{_class}_layer_matmul_recompute_time",
-            "layer_attention_recompute_time",
-            f"{_class}_layer_elementwise_recompute_time",
-        ),
-        name=f"{_again}_of_parts",
-        when=PIECES,
-        **PAPER,
-    )
 
 
 # A layer's modules.
@@ -190,11 +159,6 @@ def moe_module_elementwise_time(
 
 
 # Recomputation that stops once it has what the backward needs.
-#
-# The probabilities' gradient needs the experts' outputs, so of a mixture nothing is left out.
-
-alias("stops_early", "early_stop", **EARLY)
-constant("stops_early", 1.0, when={"recompute": "full_early_stop"}, **EARLY)
 
 
 @formula(

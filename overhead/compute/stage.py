@@ -16,11 +16,10 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.layer import both_passes
 from overhead.compute.own_layers import PARTS, SLOWEST, declare_own
-from overhead.formula import alias, call, declare, formula, total
+from overhead.formula import call, declare, formula
 from overhead.labels import FOLDED, LABELS
 from overhead.model.order import ORDERED
 from overhead.quantity import Array
-from overhead.schedule import PARTED
 
 PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
 
@@ -99,17 +98,6 @@ OFFLOAD: dict[str, Any] = {
     "source": "transformerengine",
     "where": "transformer_engine/pytorch/cpu_offload.py",
 }
-call(
-    returns="middle_activation_memory",
-    of="micro_batch_activation_memory",
-    bind={"stage": "middle_stage"},
-)
-call(
-    returns="middle_activation_memory",
-    of="micro_batch_activation_memory",
-    bind={"stage": "slowest_stage", "linear_attention_fraction": "middle_linear_fraction"},
-    when=ORDERED,
-)
 
 
 @formula(
@@ -137,15 +125,9 @@ def forward_transfer_time(offload_transfer_time, weight_transfer_time):
     return xp.maximum(offload_transfer_time, weight_transfer_time)
 
 
-total(
-    "backward_transfer_time",
-    ("offload_transfer_time", "weight_transfer_time", "gradient_transfer_time"),
-    source="derivation",
-)
 for _name in ("forward", "backward"):
     _exposed, _own = f"exposed_offload_{_name}_time", f"middle_layers_{_name}_time"
     declare(_exposed, (f"{_name}_transfer_time", _own), _longer, **OFFLOAD)
-    total(f"middle_{_name}_time", (_own, _exposed), **PIPELINE)
 
 
 def _weights(dense, dense_time, experts, expert_time, whole, *gpu):
@@ -243,16 +225,6 @@ def even_stage_forward_time(middle_forward_time, rank_tokens, attention_peak_flo
 def even_stage_backward_time(middle_backward_time, end_stage_extra_time):
     """Backward time per stage and micro-batch, first or last stage included."""
     return xp.maximum(middle_backward_time + end_stage_extra_time, 0.0)
-
-
-alias(
-    "stage_backward_time",
-    "middle_backward_time",
-    "Backward time per stage and micro-batch, without first and last stage",
-    lacks={"end_stage_extra_time": "it stands apart"},
-    when=PARTED,
-    **PIPELINE,
-)
 
 
 # The ends of the model: embedding in the first stage, output layer and loss in the last.

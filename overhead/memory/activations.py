@@ -11,14 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, declare, formula, product, total
+from overhead.formula import declare, formula
 from overhead.quantity import Array
 
 LAYER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.1"}
 TENSOR: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.1"}
 SEQUENCE: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
-CAST = "an FP8 product's input is kept as FP8 alone"
-FUSED = "flash_1|flash_2|flash_3|cudnn"
 
 
 @formula(**LAYER)
@@ -33,26 +31,12 @@ def sequence_shards(sequence_parallel, tp):
     return xp.where(sequence_parallel > 0.0, tp, 1.0)
 
 
-alias(
-    "matmul_input_bytes",
-    "activation_bytes",
-    assumes=("GEMMs read activations without conversion",),
-    **LAYER,
-)
-
-
 # What a residual is stored in, and what norms and activation functions keep of what they compute.
 
 UNFUSED: dict[str, Any] = {
     "source": "autograd",
     "where": "mul, pow, rsqrt and silu @88fa1e7170: what each keeps; a norm casts its input first",
 }
-alias(
-    "residual_bytes",
-    "activation_bytes",
-    assumes=("residuals have the precision of other activations",),
-    **LAYER,
-)
 
 
 @formula(
@@ -66,14 +50,6 @@ def norm_kept_bytes(unfused_elementwise, single_bytes, trained_weights, residual
     """Bytes per element that a norm keeps of its input."""
     one_by_one = single_bytes + trained_weights * residual_bytes
     return xp.where(unfused_elementwise > 0.0, one_by_one, residual_bytes)
-
-
-product(
-    "activation_output_bytes",
-    ("unfused_elementwise", "activation_bytes"),
-    assumes=("a kernel fused with the gate recomputes the activation function",),
-    **UNFUSED,
-)
 
 
 # Layers at the ends of a model that stay in 16 bits where the others' products take fewer.
@@ -133,29 +109,6 @@ for _module, _share in NARROW.items():
 
 # A product keeps its input for its weights' gradient; beside frozen weights, only adapters do.
 
-LORA: dict[str, Any] = {
-    "source": "hu2021",
-    "where": "section 4.1: a frozen matrix has no gradient, so that nothing asks for its input",
-    "when": {"tuning": "lora"},
-}
-WIDE_ADAPTERS = "what adapters take is in 16 bits in every layer"
-for _module, _adapters in (("attention", "lora_attention"), ("layer", "lora_mlp")):
-    alias(f"kept_{_module}_input_bytes", f"{_module}_input_bytes", **LAYER)
-    product(
-        f"kept_{_module}_input_bytes",
-        (_adapters, "activation_bytes"),
-        "Bytes per element of a BF16 adapter input",
-        name=f"adapted_{_module}_input_bytes",
-        lacks={f"{_module}_input_bytes": WIDE_ADAPTERS},
-        **LORA,
-    )
-product(
-    "kept_expert_input_bytes",
-    ("trained_weights", "expert_input_bytes"),
-    assumes=("routed experts have no adapters",),
-    **LAYER,
-)
-
 
 @formula(
     source="megatron",
@@ -211,27 +164,6 @@ def unfused_score_bytes(sequence_length, dropout, activation_bytes, mask_bytes):
     """Attention score bytes per token and head, all tokens of the sequence."""
     dropped = 2.0 * activation_bytes + mask_bytes
     return sequence_length * xp.where(dropout > 0.0, dropped, activation_bytes)
-
-
-alias(
-    "score_bytes",
-    "single_bytes",
-    source="dao2022",
-    where="section 3.1",
-    assumes=("the logarithm of each row's sum is kept; dropout is drawn anew",),
-    when={"attention_kernel": FUSED},
-)
-
-
-# A layer, before anything is recomputed.
-
-
-for _class, _block in (("dense", "mlp"), ("moe", "moe")):
-    total(
-        f"{_class}_layer_activations",
-        ("mixer_activations", f"{_block}_block_activations"),
-        **TENSOR,
-    )
 
 
 # Weights that products take in fewer bytes than activations have are stored so, if the recipe says
@@ -321,15 +253,5 @@ def stage_low_precision_parameters(
     return weight_copies * (stage_layers * mean_layer_low_precision_parameters + further)
 
 
-product(
-    "stage_low_precision_expert_parameters",
-    ("weight_copies", "stage_moe_layers", "low_precision_expert_parameters"),
-    **QUANTIZED,
-)
 NARROW_ONES = ("stage_low_precision_parameters", "stage_low_precision_expert_parameters")
 UNKNOWN: dict[str, Any] = {"when": {"shapes": "unknown"}, **QUANTIZED}
-for _narrow, _all in (
-    *zip(NARROW_ONES, ("stage_parameters", "stage_expert_parameters"), strict=True),
-    ("mean_layer_low_precision_parameters", "mean_layer_parameters"),
-):
-    alias(_narrow, _all, "Unknown shapes: all parameters in the same precision", **UNKNOWN)

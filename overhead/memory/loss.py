@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import constant, formula
+from overhead.formula import formula
 
 CHUNKS: dict[str, Any] = {
     "source": "torchtitan",
@@ -67,9 +67,6 @@ def liger_gradient_memory(
     """Memory of the gradients that Liger-Kernel's loss keeps: hidden states and LM head."""
     rows = rank_tokens + trained_weights * vocabulary_width
     return holds_output * activation_bytes * rows * hidden_size
-
-
-constant("loss_gradient_memory", 0.0, "None: tiles of logits stay on the chip", **CUT)
 
 
 @formula(

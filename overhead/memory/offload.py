@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, formula, total
+from overhead.formula import formula
 from overhead.model.order import of_stage
 
 HOST = {"updating": "host"}
@@ -26,21 +26,8 @@ FULLY_SHARD: dict[str, Any] = {
     "where": "_fsdp_api.py @01d5c2cc8a, CPUOffloadPolicy; _fsdp_param.py @010ae4a895",
 }
 
-# FSDP2 has all states there, or none: of both one is said, or they are the same.
-for _one, _other in (
-    ("parameter_offload", "optimizer_offload"),
-    ("optimizer_offload", "parameter_offload"),
-):
-    alias(_one, _other, "With the other states", when=FSDP, **FULLY_SHARD)
 
 # What is left on the GPU, by parameter.
-
-alias(
-    "device_optimizer_bytes",
-    "optimizer_bytes",
-    "Optimizer state bytes per parameter, all on the GPU",
-)
-alias("device_gradient_bytes", "gradient_bytes", "Gradient bytes per parameter, all on the GPU")
 
 
 @formula(
@@ -91,9 +78,6 @@ def zero_gradient_bytes(gradient_bytes, optimizer_offload, single_bytes, zero_st
 def fsdp_gradient_bytes(gradient_bytes, optimizer_offload):
     """On-GPU gradient bytes per parameter: none where the host updates."""
     return gradient_bytes * (1.0 - optimizer_offload)
-
-
-alias("weight_memory", "weight_shard_memory", "Memory of weights, all on the GPU")
 
 
 @formula(
@@ -204,11 +188,6 @@ def fsdp_optimizer_memory(optimizer_offload, owned_parameters, optimizer_bytes, 
 
 # The first stage has most micro-batches in flight.
 of_stage("host_stored_memory", "offloaded_activation_memory", "first_stage")
-total(
-    "host_memory",
-    ("host_stored_memory", "host_optimizer_memory", "host_weight_memory"),
-    source="rajbhandari2020",
-)
 # DeepSpeed's estimate has 18 bytes a parameter and half as many again for buffers, so 27 where the
 # tensors are 20.
 OVER_TENSORS = 18.0 * 1.5 / 20.0 - 1.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import call, constant, declare, formula
+from overhead.formula import declare, formula
 from overhead.memory.stage import CANDIDATES
 from overhead.model.order import of_stage
 
@@ -246,11 +246,8 @@ def chunk_layers(
     return xp.ceil(slots / (pp * virtual_pipeline_size)) * layers / xp.maximum(pipeline_layers, 1.0)
 
 
-constant("recomputed_fraction", 1.0, "Every layer is recomputed", when=WHOLE)
 # Without a backward how many layers are recomputed needs no answer.
 FORWARD = {"schedule": "forward_only"}
-constant("stage_recomputed_fraction", 0.0, when={**FORWARD, **IN_BLOCK})
-constant("kept_input_fraction", 1.0, when={**FORWARD, **UNIFORM})
 
 
 @formula(
@@ -292,16 +289,6 @@ def activation_memory_without_recompute(
     dense = (stage_mlp_layers - stage_lone_moe_layers) * dense_layer_activations
     layers = xp.maximum(dense + stage_moe_layers * moe_layer_activations, 0.0)
     return in_flight_micro_batches * (rank_tokens * layers)
-
-
-call(
-    returns="memory_without_recompute",
-    of="memory",
-    bind={
-        "saved_activation_memory": "activation_memory_without_recompute",
-        "recompute_activation_memory": "no_memory",
-    },
-)
 
 
 @formula(source="derivation", assumes=("a layer mean over the stage",))

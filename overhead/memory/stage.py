@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, constant, formula, product
+from overhead.formula import formula
 from overhead.memory.quantities import PARTS
 from overhead.model.order import of_stage
 from overhead.quantity import Array
@@ -27,20 +27,12 @@ def embedding_layer_weight(pipeline_layers, pp, virtual_pipeline_size, count_end
     return xp.where(uneven, 1.0, count_end_layers)
 
 
-alias(
-    "head_layer_weight",
-    "embedding_layer_weight",
-    "LM head and loss counted as a layer by default: as the embedding",
-)
-
-
 # Layers that predict further tokens: on the last stage, beside the loss.
 
 MTP: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/multi_token_prediction.py",
 }
-product("mtp_depths", ("has_backward", "mtp_layers"), "MTP depth: training only", **MTP)
 
 
 @formula(
@@ -449,12 +441,3 @@ for _part in PARTS:
     for _stage in CANDIDATES:
         of_stage(f"{_stage}_{_part}", _part, _stage)
     _declare(f"peak_{_part}", tuple(f"{stage}_{_part}" for stage in CANDIDATES))
-
-
-constant(
-    "weight_copies",
-    2.0,
-    source="deepseekv3",
-    where="section 3.2.1",
-    when={"schedule": "dual_pipe"},
-)

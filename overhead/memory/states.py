@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, formula, parameters, product, total
-from overhead.labels import PREFETCHES, SHARED
+from overhead.formula import formula, parameters
+from overhead.labels import PREFETCHES
 from overhead.memory.activations import NARROW_ONES, in_both
 
 ZERO = "rajbhandari2020"
@@ -20,20 +20,6 @@ MEGATRON: dict[str, Any] = {
     "where": "megatron/core/parallel_state.py, expert data parallel group",
 }
 HYBRID: dict[str, Any] = {"sharding": "hybrid"}
-
-
-SAME_WEIGHTS = "section 5; context-parallel ranks hold the same weights"
-product("shards", ("dp", "cp"), source=ZERO, where=SAME_WEIGHTS)
-
-
-alias(
-    "shards",
-    "hsdp_shard_size",
-    "Ranks over which hybrid sharding shards; the rest replicate",
-    when=HYBRID,
-    **FSDP,
-)
-alias("expert_shards", "edp", **MEGATRON)
 
 
 @formula(
@@ -115,23 +101,13 @@ def optimizer_memory(
     return has_backward * device_optimizer_bytes * _share(zero_stage >= 1.0, *kept)
 
 
-total(
-    "model_state_memory",
-    ("weight_memory", "gradient_memory", "optimizer_memory"),
-    source=ZERO,
-    where="section 3.1",
-)
-
-
 # Adapters of low rank beside frozen weights: what is trained, and kept for training.
 #
 # Both of an adapter's matrices are split over tensor-parallel ranks, as Megatron-Bridge has it.
 
 ADAPTED: dict[str, Any] = {"source": "hu2021", "where": "section 4.1"}
 LORA: dict[str, Any] = {**ADAPTED, "when": {"tuning": "lora"}}
-LATENT = "of latent attention every projection has one"
 FROZEN = "frozen weights have no gradients"
-constant("trained_weights", 0.0, "None: the weights of the model are frozen", **LORA)
 
 
 def _adapters(rank, every, attention, *rest):
@@ -176,9 +152,6 @@ def stage_adapter_parameters(
 def trained_parameters(trained_weights, stage_parameters, stage_adapter_parameters):
     """Parameters of a rank that are trained: all, or those of adapters."""
     return trained_weights * stage_parameters + stage_adapter_parameters
-
-
-product("trained_expert_parameters", ("trained_weights", "stage_expert_parameters"), **ADAPTED)
 
 
 # What sharded parameters need beside their shards.
@@ -312,16 +285,6 @@ def unsharded_gradient_memory(
     share = xp.where(reduce_every_micro_batch > 0.0, unsharded_gradient_fraction, 1.0)
     waiting = has_backward * share * gradient_bytes * (dense + experts)
     return xp.where(zero_stage >= 2.0, waiting, 0.0)
-
-
-# Gradients that are reduced once a step accumulate whole.
-call(
-    returns="unsharded_gradient_memory",
-    of="unsharded_gradient_memory",
-    bind={"unsharded_gradient_fraction": "full_gradient_fraction"},
-    labels={"dp_mechanism": SHARED},
-    when={"dp_mechanism": "gradient_accumulation"},
-)
 
 
 @formula(
@@ -483,14 +446,6 @@ def stage_parameters(
     )
 
 
-product(
-    "stage_expert_parameters",
-    ("weight_copies", "stage_moe_layers", "expert_rank_parameters"),
-    source=MEGATRON_CODE,
-    where="megatron/core/transformer/moe/experts.py",
-)
-
-
 BARE: dict[str, Any] = {"shapes": "unknown"}
 
 
@@ -503,15 +458,3 @@ BARE: dict[str, Any] = {"shapes": "unknown"}
 def even_stage_parameters(weight_copies, parameters, tp, pp):
     """Parameters per rank, from the model total only."""
     return weight_copies * parameters / (tp * pp)
-
-
-constant(
-    "stage_expert_parameters",
-    0.0,
-    assumes=("unknown shapes: no expert parameters",),
-    when=BARE,
-    **TENSOR,
-)
-
-
-total("rank_parameters", ("stage_parameters", "stage_expert_parameters"), **TENSOR)

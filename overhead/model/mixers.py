@@ -12,7 +12,7 @@ from operator import add
 from typing import Any, Unpack
 
 from overhead.arrays import xp
-from overhead.formula import Further, call, constant, declare, formula
+from overhead.formula import Further, declare, formula
 from overhead.frozen import frozen
 from overhead.model.layer import (
     AGAIN,
@@ -373,10 +373,6 @@ def _mean(*values):
     return xp.asarray(reduce(add, each))
 
 
-def _over_mixers(quantity: str, mixers: Sequence[Mixer]) -> list[str]:
-    return [name for mixer in mixers for name in (mixer.share, f"{mixer.name}_{quantity}")]
-
-
 def over_mixers(
     of: Sum,
     more: Sequence[str] = (),
@@ -535,29 +531,6 @@ for _way in ("forward", "backward"):
     ]
     _taken = ("memory_efficiency", "memory_bandwidth", *_scans)
     declare(f"scan_{_way}_time", _taken, _scan_time, source="megatron", where=GDN)
-
-
-# Whoever says that layers have linear attention, or an indexer, has to say its sizes: there they
-# have no default.
-for _size in (
-    "linear_key_heads",
-    "linear_value_heads",
-    "linear_key_size",
-    "linear_value_size",
-    "linear_kernel",
-    "mamba",
-):
-    call(returns=_size, of=_size, bind={}, when={"mixers": "hybrid"})
-for _size in ("index_head_size", "index_top_k", "index_layers"):
-    call(returns=_size, of=_size, bind={}, when={"selection": "indexed"})
-constant(
-    "linear_attention_weight_fraction",
-    0.0,
-    "Nothing is known of layers",
-    when={"shapes": "unknown"},
-    source="megatron",
-    where=GDN,
-)
 
 
 # What products behind and before the mixers come to on a rank, in the mean of layers.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, declare, formula
+from overhead.formula import call, declare, formula
 from overhead.quantity import VOCABULARY
 from overhead.special import (
     ATTENDING,
@@ -29,8 +29,6 @@ KINDS = (LINEAR, ATTENTION, MIXTURE)
 LETTERS = {"L": LINEAR, "M": LINEAR, "*": ATTENTION, "E": MIXTURE}
 MOST = LAYERS_A_NUMBER * len(NUMBERS)
 ORDERED = {"order": "followed", "shapes": "known"}
-SPREAD = {"order": "spread"}
-STAGES = ("first_stage", "second_stage", "expert_stage", "last_stage", "parameter_stage")
 Kernel = Callable[..., Any]
 SOURCE: dict[str, Any] = {
     "source": "megatron",
@@ -66,16 +64,6 @@ def of_stage(
     call(returns=returns, of=of, bind={"stage": stage}, when=labels)
     bind = {"stage": stage_name, "linear_attention_fraction": f"{stage_name}_linear_fraction"}
     call(returns=returns, of=of, bind=bind, when=labels | ORDERED)
-
-
-for _stage in STAGES:
-    call(returns=f"{_stage}_linear_fraction", of="stage_linear_fraction", bind={"stage": _stage})
-for _spread, _own in (
-    ("spread_layers", "stage_layers"),
-    ("spread_moe_layers", "stage_moe_layers"),
-    ("spread_expert_stage", "expert_stage"),
-):
-    call(returns=_spread, of=_own, bind={}, labels=SPREAD)
 
 
 # Where the chunks of a stage begin and end, and the kinds of the layers that are cut into them.
@@ -194,9 +182,6 @@ def ordered_lone_moe_layers(order_holds, stage_moe_layers, stage_layers):
     return order_holds * xp.maximum(stage_moe_layers - stage_layers, 0.0)
 
 
-alias("stage_linear_fraction", "linear_attention_fraction", "Mean of all layers")
-
-
 @formula(returns="stage_linear_fraction", when=ORDERED, **SOURCE)
 def ordered_linear_fraction(
     order_holds,
@@ -249,7 +234,6 @@ def heaviest(
         stage = heaviest_stage(*weights(*weight_values), *cut)
         return xp.where((order_holds > 0.0) & (pp > 2.0 - folded), stage, other)
 
-    alias(returns, otherwise, title)
     inputs = (otherwise, "order_holds", "weight_copies", "folded_pipeline", *CUT, *taken)
     declare(returns, inputs, kernel, title, name=f"ordered_{returns}", when=ORDERED, **SOURCE)
 
@@ -299,11 +283,6 @@ def _parameter_weights(mixer, attention, norm, shared, mlp, mlp_norm, layers, li
     return mixture_weights(*taken)
 
 
-call(
-    returns="attention_rank_parameters",
-    of="mixer_rank_parameters",
-    bind={"linear_attention_fraction": "no_layers"},
-)
 heaviest(
     "parameter_stage",
     "second_stage",
@@ -320,7 +299,6 @@ heaviest(
     ),
     "First middle stage with the most dense parameters",
 )
-call(returns="parameter_stage_layers", of="stage_layers", bind={"stage": "parameter_stage"})
 heaviest(
     "mixture_stage",
     "second_stage",

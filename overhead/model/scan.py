@@ -8,7 +8,7 @@ from operator import add
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import declare, formula, product
+from overhead.formula import declare, formula
 from overhead.quantity import Array
 from overhead.shipped import usual_table
 
@@ -38,9 +38,6 @@ def linear_in_width(
     """Linear-attention input projection outputs."""
     convolved_width = linear_convolved_width + linear_out_width + (2.0 - mamba) * linear_value_heads
     return xp.where(linear_width > 0.0, linear_width, convolved_width)
-
-
-product("linear_out_width", ("linear_value_heads", "linear_value_size"), **GATED)
 
 
 @formula(

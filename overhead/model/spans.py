@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, formula
+from overhead.formula import formula
 from overhead.model.mixers import DSA
 from overhead.transformer import BRIDGE, CAUSAL, FULL, MISTRAL
 
@@ -33,9 +33,6 @@ def _within(whole, sliding_window):
 def _attended(most, sequence):
     span = xp.minimum(most, sequence)
     return xp.asarray(span * (1.0 - span / (2.0 * sequence)))
-
-
-alias("document_length", "sequence_length", "Sequence length: one document per sequence")
 
 
 @formula(

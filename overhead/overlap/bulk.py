@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import alias, call, constant, derived, formula, product, total
+from overhead.formula import derived, formula
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
 
@@ -127,18 +127,7 @@ def counted_messages_time(messages, message_latency, transfer_time):
     return messages * message_latency + transfer_time
 
 
-alias("messages", "gradient_buckets", when={"mechanism": "ddp_buckets|gradient_accumulation"})
-
-
 FUSED = {"mechanism": "fused_messages"}
-
-
-total(
-    "fused_communication_time",
-    ("message_latency", "transfer_time", "copy_time"),
-    source="hockney1994",
-    when=FUSED,
-)
 
 
 @derived(when=FUSED)
@@ -147,28 +136,10 @@ def fusing_saves(communication_time, fused_communication_time):
     return communication_time - fused_communication_time
 
 
-total(
-    "overlapped_time",
-    ("compute_time", "fused_communication_time"),
-    "Time with all messages fused into one",
-    source="hockney1994",
-    name="fused_messages_time",
-    when=FUSED,
-    assumes=(
-        "the fused message starts when all of its parts are there, and hides behind nothing",
-        "the unfused baseline pays the latency of every message",
-    ),
-)
-
-
 @derived(returns="ideal_overlapped_time", when=FUSED)
 def ideal_fused_time(compute_time, fused_communication_time):
     """Time of the longer one, with the messages fused."""
     return xp.maximum(compute_time, fused_communication_time)
-
-
-# What fusing saves isn't hidden: it isn't sent at all.
-constant("hidden_time", 0.0, "No time saved: one message has no overlap partner", when=FUSED)
 
 
 # A whole product beside a whole collective that takes some of the GPU's multiprocessors.
@@ -221,17 +192,6 @@ def bulk_shared_time(communication_time, compute_time, num_sm, sms):
     return xp.maximum(communication_time, compute_time + taken)
 
 
-total(
-    "overlapped_time",
-    ("compute_time", "communication_time"),
-    "GEMM time if it fills the GPU before the collective starts: no overlap",
-    assumes=("a GEMM that fills the GPU starts first, and communication gets no SMs",),
-    when={"mechanism": "bulk_queued"},
-    name="bulk_queued_time",
-    **BULK,
-)
-
-
 # Communication by so many multiprocessors.
 
 AT_LEAST_ONE = ("at least one SM",)
@@ -252,15 +212,6 @@ def saturating_rate(bandwidth, num_sm, half_bandwidth_sms):
     """Send bandwidth of the SMs, saturating."""
     sending = xp.maximum(num_sm, 1.0)
     return bandwidth * sending / (sending + half_bandwidth_sms)
-
-
-alias(
-    "transfer_bandwidth",
-    "copy_engine_bandwidth",
-    source=mechanisms.ENGINE,
-    where="use_ce",
-    when={"sm_law": "copy_engine"},
-)
 
 
 @formula(
@@ -339,8 +290,6 @@ def wave_matmul_time(waves, tile_time, moved_bytes, memory_bandwidth, launch_tim
 
 LOOP = "decomposition into a loop of chunks"
 
-alias("matmul_chunks", "ranks", source=mechanisms.DECOMPOSED, where=LOOP, when=RING)
-
 
 @formula(
     returns="matmul_chunks",
@@ -353,17 +302,10 @@ def aggregate_chunks(ranks):
     return xp.maximum(xp.ceil(ranks / 2.0), 1.0)
 
 
-alias("matmul_chunks", "splits", source=mechanisms.ENGINE, where="num_splits", when=SPLIT)
-
-
 @formula(source=mechanisms.DECOMPOSED, where=LOOP)
 def chunk_rows(matmul_m, matmul_chunks):
     """Rows of a chunk: rings cut along the tokens."""
     return xp.ceil(matmul_m / matmul_chunks)
-
-
-alias("chunk_columns", "matmul_n", source=mechanisms.DECOMPOSED, where=LOOP)
-alias("chunk_rows", "matmul_m", source=mechanisms.ENGINE, where="num_splits", when=SPLIT)
 
 
 @formula(
@@ -378,20 +320,8 @@ def split_columns(matmul_n, matmul_chunks):
 
 
 CHUNK = {"matmul_m": "chunk_rows", "matmul_n": "chunk_columns"}
-call(returns="unsplit_matmul_time", of="wave_matmul_time", bind={"compute_sms": "sms"})
-call(returns="chunk_matmul_time", of="wave_matmul_time", bind={**CHUNK, "compute_sms": "sms"})
-# A product in parts leaves room for what sends them.
-call(returns="chunk_matmul_time", of="wave_matmul_time", bind=CHUNK, when=SPLIT)
-call(returns="sm_limited_compute_time", of="wave_matmul_time", bind={}, when=WAVES)
 CHOSEN = {"compute": "waves|tiles", "mechanism": ONE_COMPUTATION}
-alias("compute_time", "unsplit_matmul_time", when=CHOSEN, name="compute_time_of_matmul")
 CUT = {"mechanism": "|".join([*RING.values(), "ring_exchange_aggregate", *SPLIT.values()])}
-product(
-    "slowed_matmul_time",
-    ("matmul_chunks", "chunk_matmul_time"),
-    when={**WAVES, **CUT},
-    name="chunked_product_time",
-)
 
 
 @derived(returns="single_chunk_time", assumes=("all pieces take equally long",), when=CUT)

@@ -6,12 +6,10 @@ from functools import reduce
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.completion import following
 from overhead.compute.quantities import MEASURED
-from overhead.formula import alias, call, declare, derived, formula, product, total
-from overhead.labels import HIERARCHY, LABELS, NCCL
+from overhead.formula import declare, derived, formula
 from overhead.overlap import mechanisms
-from overhead.overlap.bulk import ALONE, BULK, CHUNK, CUT
+from overhead.overlap.bulk import ALONE, BULK, CUT
 from overhead.quantity import Array
 from overhead.special import power_sum
 
@@ -48,8 +46,6 @@ def of_communication_time(compute_time, communication_time, overlap_efficiency):
 
 
 # What follows, whatever overlaps.
-
-total("sequential_time", ("compute_time", "communication_time"))
 
 
 @derived()
@@ -195,9 +191,6 @@ def layer_by_layer_time(compute_time, communication_time, layers, independent_co
     return (compute_time + communication_time + between) / layers
 
 
-alias("messages", "layers", when={"mechanism": "fsdp_prefetch|zero3_prefetch|layer_by_layer"})
-
-
 # A GEMM and its collective cut into chunks, the one's next to the other's.
 
 CHUNKS = "all chunks take equally long"
@@ -233,9 +226,6 @@ def ring_exchange_aggregate_time(slowed_matmul_time, communication_time, ranks, 
     return xp.maximum(first, communication_time + single_chunk_time)
 
 
-alias("summing_bandwidth", "memory_bandwidth")
-
-
 @formula(
     returns="partial_sum_time",
     source=mechanisms.ENGINE,
@@ -260,14 +250,6 @@ def reduce_scatter_ring_time(
 ):
     """GEMM time with partial sums around a ring, reduced at the end."""
     return xp.maximum(slowed_matmul_time, communication_time + single_chunk_time) + partial_sum_time
-
-
-total(
-    "sequential_time",
-    ("compute_time", "communication_time", "partial_sum_time"),
-    when=RING,
-    name="reduce_scatter_ring_sequential_time",
-)
 
 
 @derived(returns="last_split_time", assumes=("the last part is sent as fast as the others",))
@@ -300,9 +282,6 @@ def messages_of_ring(ranks):
     return xp.maximum(ranks - 1.0, 1.0)
 
 
-alias("messages", "splits", when={"mechanism": "reduce_scatter_pipeline"})
-
-
 # Userbuffers: a linear layer's collectives in turn, in parts, and beside its products.
 
 # The label ``links``: whether each pair of a node's GPUs has a link of its own, or all a switch.
@@ -310,10 +289,6 @@ PAIRS = {"links": "pairs"}
 
 
 # Links inside a node.
-
-alias("ring_bandwidth", "port_bandwidth")
-alias("ring_bandwidth", "link_bandwidth", when=PAIRS)
-alias("group_bandwidth", "port_bandwidth")
 
 
 @derived(
@@ -324,54 +299,13 @@ def bandwidth_to_peers(port_bandwidth, ranks, link_bandwidth):
     return xp.minimum(port_bandwidth, xp.maximum(ranks - 1.0, 1.0) * link_bandwidth)
 
 
-# What communicates in turn is the collective that `overhead.collectives` has, in one node; it
-# moves what tensor-parallel ranks of a step move (`overhead.communication.activations`).
-
-for _kind, _name, _moved in (
-    ("all_gather", "gather", "tp_gather_message_bytes"),
-    ("reduce_scatter", "scatter", "tp_message_bytes"),
-):
-    call(
-        returns=f"{_name}_time",
-        of="time",
-        bind={
-            "message_bytes": _moved,
-            "gpus_per_node": "ranks",
-            "ranks_sharing_nic": "ranks",
-            "intra_latency": "latency",
-            "intra_bandwidth": "ring_bandwidth",
-            # Nothing leaves the node.
-            "inter_latency": "latency",
-            "inter_bandwidth": "ring_bandwidth",
-        },
-        labels={
-            **following({"topology": HIERARCHY}, ()),
-            "collective": _kind,
-            "algorithm": NCCL,
-            "latency_per": LABELS["latency_per"].default,
-            "link": LABELS["link"].default,
-        },
-    )
-
 # Parts of a product, each reduced and scattered behind the next one's product.
-
-SPLIT = {"communication": "split", "mechanism": "reduce_scatter_pipeline"}
-PART = {"communication": "sms"}
 
 
 @formula(source=mechanisms.ENGINE, where="num_splits")
 def split_message_bytes(message_bytes, splits):
     """Bytes of one of equal parts."""
     return message_bytes / splits
-
-
-_bytes = {"message_bytes": "split_message_bytes"}
-for _name, _bind in (
-    ("split_time", _bytes),
-    ("last_split_time", {**_bytes, "num_sm": "last_split_sms"}),
-):
-    call(returns=_name, of="communication_time", bind=_bind, labels=PART, when=SPLIT)
-product("communication_time", ("splits", "split_time"), when=SPLIT, name="split_parts_time")
 
 
 @formula(source=mechanisms.ENGINE, where="the last part has multiprocessors of its own")
@@ -381,9 +315,6 @@ def split_communication_time(splits, split_time, last_split_time):
 
 
 # How long a product runs beside a collective.
-
-alias("slowed_matmul_time", "compute_time")
-alias("slowed_matmul_time", "sm_limited_compute_time", when={"mechanism": "bulk_margin"})
 
 
 @derived(
@@ -443,14 +374,6 @@ def tile_matmul_time(
 
 
 SIDES = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128), (256, 256))
-for _rows, _columns in SIDES:
-    _time = f"tile_{_rows}_{_columns}_time"
-    _mark, _words = rf"t_{{{_rows},{_columns}}}", f"with a tile of {_rows} x {_columns}"
-    call(
-        returns=_time,
-        of="tile_matmul_time",
-        bind={"tile_rows": f"tile_side_{_rows}", "tile_columns": f"tile_side_{_columns}"},
-    )
 
 
 def _soft_minimum(*times):
@@ -472,9 +395,6 @@ def sm_limited_matmul_time(burst_ratio, burst_matmul_time, sms, compute_sms, lau
     """Sustained GEMM time on the SMs left by communication."""
     slowed = power_sum(burst_ratio * burst_matmul_time, burst_matmul_time * sms / compute_sms, 20.0)
     return xp.where(burst_matmul_time > 0.0, slowed + launch_time, 0.0)
-
-
-alias("summing_bandwidth", "sum_bandwidth", when=TILED)
 
 
 @formula(
@@ -499,23 +419,7 @@ def scattering_pieces_at_once(matmul_chunks):
     return xp.minimum(matmul_chunks, 2.0)
 
 
-alias(
-    "concurrent_matmul_chunks",
-    "matmul_chunks",
-    source=mechanisms.ENGINE,
-    where="pieces wait for none before them",
-    when={**TILED, **PARTED},
-)
-
 WHOLE, ROUND = {"compute_sms": "sms"}, {**TILED, "mechanism": CUT["mechanism"].rsplit("|", 1)[0]}
-SIDE_BY_SIDE = {**CHUNK, "concurrent_matmuls": "concurrent_matmul_chunks"}
-call(returns="unsplit_matmul_time", of="sm_limited_matmul_time", bind=WHOLE, when=TILED)
-call(returns="sm_limited_compute_time", of="sm_limited_matmul_time", bind={}, when=TILED)
-for _returns, _bind in (("single_chunk_time", CHUNK), ("concurrent_chunk_time", SIDE_BY_SIDE)):
-    _of = "sm_limited_matmul_time"
-    call(returns=_returns, of=_of, bind={**_bind, **WHOLE}, when=ROUND)
-    # A product in parts leaves room for what sends them.
-    call(returns=_returns, of=_of, bind=_bind, when={**TILED, **PARTED})
 
 
 @formula(

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from overhead.arrays import xp
-from overhead.formula import derived, total
+from overhead.formula import derived
 from overhead.labels import EVEN_SCHEDULES, FOLDED
 from overhead.overlap.timeline import Course, Span, check_spans
 
@@ -22,7 +22,6 @@ WHEN = {"mechanism": "pipeline", "schedule": "|".join(PIPELINES)}
 
 EVEN = ("all stages take equally long", "a transfer occupies no device")
 
-total("compute_time", ("busy_time", "bubble_time"), when=WHEN, name="pipeline_compute_time")
 LONG = "transfers longer than the stage compute are sequential"
 
 

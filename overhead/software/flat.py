@@ -11,7 +11,7 @@ from functools import partial
 from overhead.arrays import xp
 from overhead.collectives.cost import several
 from overhead.collectives.timing import of_link
-from overhead.formula import Further, alias, declare, formula, product
+from overhead.formula import Further, declare, formula
 from overhead.labels import LABELS, NO_LIBRARY
 
 # The labels under which forms hold.
@@ -22,7 +22,6 @@ FLAT = {"shape": "flat", "library": PRICED}
 RING = {**FLAT, "form": "ring"}
 # Pairs, and rings and trees, have the same efficiencies on nodes.
 EXCHANGED = {"library": PRICED, "form": "pairs|message"}
-PATHS = {"library": PRICED, "form": "ring|tree"}
 PAIRS = {**FLAT, **EXCHANGED}
 NVLS = {**FLAT, "form": "nvls"}
 SCHEDULED = {**FLAT, "form": "schedule"}
@@ -57,30 +56,13 @@ for _returns, _figures, _title in (
     declare(_returns, ("in_node", *_figures), of_link, _title, **_said)
 
 
-alias("inner_efficiency", "sendrecv_efficiency", source=OWN, when=EXCHANGED)
-alias("inner_ll_rate_ratio", "sendrecv_ll_rate_ratio", source=OWN, when=EXCHANGED)
-alias("inner_ll_rate_ratio", "ll_rate_ratio", source=OWN, when=PATHS)
-
-
 @priced(when=STEPWISE)
 def step_serialization_time(message_bytes, port_rate, inner_efficiency):
     """Message size / achieved link bandwidth."""
     return message_bytes / (port_rate * inner_efficiency)
 
 
-product("step_ramp_time", ("ramp_time", "inner_efficiency"), source=OWN, when=STEPWISE)
-
-
 # Steps.
-
-
-product(
-    "ll_fixed_time",
-    ("latency_count", "inner_step_latency"),
-    source=OWN,
-    when=RING,
-    name="flat_ll_fixed_time",
-)
 
 
 @priced(returns="simple_fixed_time", when=STEPWISE)

@@ -11,7 +11,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.collectives.cost import several
-from overhead.formula import alias, declare, formula, product
+from overhead.formula import declare, formula
 from overhead.quantity import Array
 from overhead.software.flat import OWN, PRICED, priced
 
@@ -27,9 +27,6 @@ SCHEDULED = {**NODES, "form": "schedule"}
 def depth(total_nodes: Array) -> Array:
     """Return the steps between nodes up a tree and down it."""
     return 2.0 * xp.ceil(xp.log2(total_nodes))
-
-
-product("total_nodes", ("nodes", "pods"), source=OWN, when=NODES)
 
 
 @priced(when=NODES)
@@ -70,9 +67,6 @@ def gather_ring_passes(ranks):
 # What a step pays on each level.
 
 
-alias("intra_step_latency", "step_latency", source=OWN, when=NODES)
-
-
 @priced(returns="inter_step_latency", name="inter_step_latency_on_nodes", when=NODES)
 @priced(returns="pod_step_latency", name="pod_step_latency_on_nodes", when=NODES)
 def far_latency(inter_node_step_latency, simple_fabric_factor):
@@ -96,14 +90,6 @@ for _returns, _time in (
 def far_ramp_time(fabric_ramp_steps, inter_node_step_latency, nic_efficiency):
     """Pipeline fill per inter-node or inter-pod step."""
     return fabric_ramp_steps * inter_node_step_latency * nic_efficiency
-
-
-product(
-    "intra_step_ramp_time",
-    ("ramp_time", "channel_efficiency"),
-    source=OWN,
-    when=NODES,
-)
 
 
 @priced(when=NODES)
@@ -203,35 +189,10 @@ def phase_outer_bytes(
 # The shares of the rates that a library reaches.
 
 
-for _returns, _of, _forms in (
-    ("inner_efficiency", "channel_efficiency", "ring|schedule"),
-    ("outer_efficiency", "nic_efficiency", "ring|message|schedule"),
-    ("outer_efficiency", "sharp_efficiency", "sharp"),
-):
-    alias(_returns, _of, source=OWN, when={**NODES, "form": _forms})
-
-
-product(
-    "inner_efficiency",
-    ("channel_efficiency", "tree_chain_rate_ratio"),
-    source=OWN,
-    when=TREE,
-    name="tree_inner_share",
-)
-
-
 @priced(returns="inner_efficiency", when={**NODES, "form": "nvls_tree|sharp"})
 def nvls_inner_share(nvls_efficiency, total_nodes, nvls_tree_rate_ratio):
     """Achievable fraction of port bandwidth with NVLS or NVLS Tree."""
     return nvls_efficiency * xp.where(total_nodes > 1.0, nvls_tree_rate_ratio, 1.0)
-
-
-for _form, _forms, _ratio in (
-    ("tree", "tree|nvls_tree", "tree_rate_ratio"),
-    ("pair", "pairs", "inter_sendrecv_rate_ratio"),
-):
-    _reached, _when = ("nic_efficiency", _ratio), {**NODES, "form": _forms}
-    product("outer_efficiency", _reached, source=OWN, when=_when, name=f"{_form}_outer_share")
 
 
 # Time of a byte: of the slower level, or of both.

@@ -10,9 +10,8 @@ import numpy as np
 
 from overhead.arrays import PLAIN, xp
 from overhead.collectives.cost import several
-from overhead.formula import alias, constant, product, total
 from overhead.quantity import Array
-from overhead.software.flat import OWN, PRICED, priced
+from overhead.software.flat import PRICED, priced
 
 ANY = {"library": PRICED}
 SEQUENTIAL = {**ANY, "phases": "sequential"}
@@ -47,24 +46,6 @@ def ring_copy_byte_time(ranks, local_copy_bandwidth):
 def all_reduce_copy_byte_time(ranks, all_reduce_copy_ratio, local_copy_bandwidth):
     """Local copy of an all-reduce."""
     return several(ranks) * all_reduce_copy_ratio / (ranks * local_copy_bandwidth)
-
-
-constant("copy_byte_time", 0.0, source=OWN, when=ANY, name="no_copy_byte_time")
-
-
-# The time.
-
-
-total("ll_start_time", ("launch_part_time", "ll_fixed_time"), source=OWN, when=ANY)
-
-
-total("simple_start_time", ("launch_part_time", "simple_fixed_time"), source=OWN, when=ANY)
-
-
-total("ll_slope", ("ll_byte_time", "copy_byte_time"), source=OWN, when=ANY)
-
-
-total("simple_slope", ("simple_byte_time", "copy_byte_time"), source=OWN, when=ANY)
 
 
 # On the many cells of a grid there are a few sums and products, all in one array: a line for LL;
@@ -125,26 +106,6 @@ def floored_time(device_time, floor_time):
     return xp.sqrt(xp.sqrt(device_time**4 + floor_time**4))
 
 
-product(
-    "host_floor_time",
-    ("collective_host_time", "ranks"),
-    source=OWN,
-    assumes=("one process issues the collective for its GPUs sequentially",),
-    when={**ANY, "environment": "group"},
-    name="group_floor_time",
-)
-
-
-alias(
-    "host_floor_time",
-    "collective_host_time",
-    "Host time per collective, one process per rank",
-    source=OWN,
-    when=ANY,
-    name="host_floor_time",
-)
-
-
 @priced(returns="floor_time", when={**ANY, **FLAT})
 def flat_floor_time(ranks, host_floor_time):
     """Minimum collective time: host."""
@@ -179,42 +140,16 @@ def step_part_time(protocol, simple_fixed_time, ll_fixed_time):
     return xp.where(protocol > 0.0, simple_fixed_time, ll_fixed_time)
 
 
-alias(
-    "step_part_time",
-    "simple_fixed_time",
-    source=OWN,
-    when=SIMPLY,
-    name="simple_step_part_time",
-)
-
-
 @priced(when={**ANY, "form": TWO_PROTOCOLS})
 def transfer_part_time(message_bytes, protocol, simple_byte_time, ll_byte_time):
     """Transfer part of the chosen protocol."""
     return message_bytes * xp.where(protocol > 0.0, simple_byte_time, ll_byte_time)
 
 
-product(
-    "transfer_part_time",
-    ("message_bytes", "simple_byte_time"),
-    source=OWN,
-    when=SIMPLY,
-    name="simple_wire_part_time",
-)
-
-
-product("copy_part_time", ("message_bytes", "copy_byte_time"), source=OWN, when=ANY)
-
-
 @priced(when=ANY)
 def ramp_part_time(protocol, message_bytes, ramp_square):
     """Pipeline fill of the message, if the protocol has one."""
     return protocol * (xp.sqrt(message_bytes) * xp.sqrt(ramp_square))
-
-
-constant(
-    "host_wait_part_time", 0.0, source=OWN, when={**ANY, "floor": "none"}, name="no_wait_part_time"
-)
 
 
 @priced(when={**ANY, "floor": "some"})

@@ -10,7 +10,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication import data
-from overhead.formula import alias, call, declare, formula
+from overhead.formula import declare, formula
 from overhead.labels import PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
 from overhead.schedule import PARTED
@@ -33,7 +33,6 @@ FIRST = "weights of the first layer are gathered before any compute can overlap"
 # less where a forward of the other direction runs beside it, more where it waits for longer ends.
 # Counted so, no work makes the window longer by more than the pipeline.
 
-alias("dp_backward_time", "stage_backward_time", "Backward time of a stage in every backward pass")
 PAIRS = {"schedule": "|".join(PAIRED)}
 UNPAIRED = "a pair's time is a forward's by itself, and the backward's the rest"
 LONGEST = "every micro-batch has a part of the uneven-stage time, its backward part overlaps"
@@ -94,13 +93,6 @@ def interleaved_dp_window_time(
     """Backward time that overlaps gradient reductions, interleaved stages."""
     count = xp.where(virtual_pipeline_size > 1.0, xp.minimum(num_micro_batches, pp), 1.0)
     return xp.maximum(gradient_reductions, count) * dp_backward_time
-
-
-alias(
-    "dp_forward_window_time",
-    "stage_forward_time",
-    **MEGATRON,
-)
 
 
 @formula(
@@ -172,15 +164,6 @@ def ddp_bucket_bytes(bucket_bytes, bucket_capacity):
     return xp.where(bucket_bytes > 0.0, bucket_bytes, bucket_capacity)
 
 
-call(
-    returns="dp_bucket_elements",
-    of="bucket_elements",
-    bind={"dp": "zero_ranks"},
-    labels={"buckets": "megatron"},
-    when=MEGATRON_BUCKETS,
-)
-
-
 @formula(
     returns="reduced_bucket_bytes",
     source=mechanisms.MEGATRON,
@@ -207,26 +190,7 @@ def dp_buckets(dp_messages, edp_messages):
     return xp.maximum(dp_messages + edp_messages, 1.0)
 
 
-REDUCED = {
-    "compute_time": "dp_window_time",
-    "communication_time": "dp_reduce_time",
-    "gradient_buckets": "dp_buckets",
-}
-call(
-    returns="exposed_dp_reduce_time",
-    of="exposed_time",
-    bind=REDUCED,
-    labels={"mechanism": "ddp_buckets"},
-    when=NAMED,
-)
 # Gradients that accumulate are reduced once a step, whatever the stage of ZeRO.
-call(
-    returns="exposed_dp_reduce_time",
-    of="exposed_time",
-    bind={**REDUCED, "overlap_window": "dp_window_time"},
-    labels={"mechanism": "gradient_accumulation"},
-    when=ACCUMULATED,
-)
 
 
 @formula(
@@ -239,18 +203,3 @@ call(
 def accumulated_reductions(zero_stage, has_backward):
     """Gradient reduce-scatters per step with unsharded accumulation: one."""
     return xp.where(zero_stage < 1.0, 0.0, has_backward)
-
-
-# Weights are gathered in the order of the forward: buckets as layers that are fetched ahead.
-call(
-    returns="exposed_dp_gather_time",
-    of="exposed_time",
-    bind={
-        "compute_time": "dp_forward_window_time",
-        "communication_time": "dp_gather_time",
-        "layers": "dp_buckets",
-        "prefetched_layers": "dp_buckets",
-    },
-    labels={"mechanism": "fsdp_prefetch"},
-    when=NAMED,
-)

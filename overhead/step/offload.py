@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import call, formula
+from overhead.formula import formula
 from overhead.labels import TRAINING
 from overhead.memory.offload import DEEPSPEED, FSDP, FULLY_SHARD, HOST, ZERO
 
@@ -21,12 +21,6 @@ MEGATRON: dict[str, Any] = {
 UPDATED_NUMBERS = 7.0
 
 # Beside the passes of a micro-batch.
-
-call(
-    returns="middle_offloaded_weight_memory",
-    of="offloaded_weight_memory",
-    bind={"stage": "middle_stage"},
-)
 
 
 @formula(

@@ -11,7 +11,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute.quantities import WANG
-from overhead.formula import alias, call, declare, formula, product, total
+from overhead.formula import call, declare, formula
 from overhead.overlap import mechanisms
 from overhead.quantity import Array
 
@@ -30,15 +30,6 @@ def exposed(time: Array, overlap: Array, computing: Array | float) -> Array:
 # What hides slows down what it hides behind: by a share that is given, or by the multiprocessors
 # that its kernels take where they come first, one a channel.  On DGX H100 NCCL's search ends at 12
 # channels in a node and 8 across, 0.09 and 0.06 of the multiprocessors: fits took a share of 0.08.
-
-alias("communication_channels", "communicator_channels", "Channels of a communicator")
-product(
-    "comm_sms",
-    ("communication_streams", "communication_channels"),
-    source="nccl",
-    where="a block of threads a channel",
-    assumes=("a channel takes one",),
-)
 
 
 @formula(
@@ -194,7 +185,6 @@ def _waited_for(sent, around, shown):
 
 NAMED = {"cp_mechanism": "ring_exchange"}
 NOT_ROUND = "attention waits for communication outside the ring"
-total("attention_recompute_time", ("attention_backward_time", "layer_attention_recompute_time"))
 for _way, _computing, _behind in (
     ("forward", "attention_forward_time", ("attention_forward_time",)),
     (
@@ -224,10 +214,6 @@ PAIRS: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/pipeline_parallel/combined_1f1b.py",
 }
-total(
-    "moe_layer_computing_time",
-    ("moe_layer_matmul_time", "attention_time", "moe_layer_elementwise_time"),
-)
 
 
 @formula(**PAIRS)
@@ -251,12 +237,3 @@ def exposed_ep_backward_time(
     return exposed(ep_layer_forward_time, ep_overlap, behind) + exposed(
         again, ep_overlap, moe_layer_matmul_recompute_time
     )
-
-
-# Attention by itself, with what context parallelism adds to it.
-
-total(
-    "context_attention_forward_time",
-    ("attention_forward_time", "merge_forward_time", "exposed_cp_forward_time"),
-)
-total("context_attention_time", ("attention_time", "merge_time", "layer_exposed_cp_time"))

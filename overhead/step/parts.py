@@ -8,16 +8,13 @@ from overhead.arrays import xp
 from overhead.compute.layer import with_host
 from overhead.compute.own_layers import PARTS as MIXED
 from overhead.compute.own_layers import declare_own
-from overhead.formula import call, declare, formula, product, total
+from overhead.formula import declare, formula
 from overhead.labels import LABELS, PAIRED
 from overhead.model.order import of_stage
 from overhead.quantity import Array
 
 DUAL = {"schedule": "|".join(PAIRED)}
 SCHEDULES = LABELS["schedule"].values
-
-
-total("middle_layers", ("middle_mlp_layers", "middle_moe_layers"))
 
 
 def _by_class(passes, dense, dense_time, experts, expert_time):
@@ -53,7 +50,6 @@ _attended = ("num_micro_batches", "middle_layers", "attention_time")
 declare_own("attention_part_time", _attended, _each, MIXED["attention"])
 
 
-product("paired_exchange_time", ("middle_moe_layers", "layer_exposed_ep_time"))
 LAYER_TIMES = tuple(
     name
     for way in ("forward", "backward")
@@ -171,25 +167,6 @@ def _chunk(whole, chunks):
 
 declare("chunk_routed_elements", ("routed_elements", "expert_chunks"), _chunk)
 declare("chunk_expert_tokens", ("expert_tokens", "expert_chunks"), _chunk)
-total("experts_dispatch_time", ("ep_dispatch_time", "etp_all_gather_time"))
-total("experts_combine_time", ("ep_combine_time", "etp_reduce_scatter_time"))
-total("experts_forward_time", ("expert_up_forward_time", "expert_down_forward_time"))
-total(
-    "experts_backward_time",
-    (
-        "expert_up_input_gradient_time",
-        "expert_up_weight_gradient_time",
-        "expert_down_input_gradient_time",
-        "expert_down_weight_gradient_time",
-    ),
-)
-for _chunked, _whole, _part in (
-    ("chunk_dispatch_time", "experts_dispatch_time", "routed_elements"),
-    ("chunk_combine_time", "experts_combine_time", "routed_elements"),
-    ("chunk_experts_forward_time", "experts_forward_time", "expert_tokens"),
-    ("chunk_experts_backward_time", "experts_backward_time", "expert_tokens"),
-):
-    call(returns=_chunked, of=_whole, bind={_part: f"chunk_{_part}"})
 
 
 def _expert_exposure(
@@ -249,16 +226,6 @@ declare(
     "exposed_offload_time",
     ("num_micro_batches", "exposed_offload_forward_time", "exposed_offload_backward_time"),
     _passes,
-)
-
-
-product(
-    "stage_imbalance_time",
-    ("num_micro_batches", "end_stage_extra_time"),
-    "Pipeline time of uneven first and last stages, counted on every stage",
-    assumes=("every stage takes as long as the slower end",),
-    when={"stages": "even"},
-    name="even_imbalance_time",
 )
 
 
@@ -342,16 +309,4 @@ PARTS = (
     "tied_all_reduce_backward_time",
     "optimizer_time",
     "step_overhead",
-)
-
-total(
-    "step_time",
-    (
-        "pipeline_time",
-        "exposed_dp_time",
-        "tied_all_reduce_backward_time",
-        "optimizer_time",
-        "step_overhead",
-    ),
-    assumes=("the optimizer waits for all gradients", "nothing else runs on the GPUs"),
 )

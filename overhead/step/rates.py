@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.compute.attention import FUSED
-from overhead.compute.quantities import DAO_2023
-from overhead.formula import alias, declare, formula, product
+from overhead.formula import declare, formula
 
 PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
 MASKED = "masked positions count as computed"
@@ -27,17 +25,6 @@ def tokens_per_second_per_gpu(tokens_per_second, world_size):
 
 
 # FLOPs of a step of forwards alone.
-
-for _prefix in ("", "causal_"):
-    product(
-        f"{_prefix}model_flops",
-        (f"{_prefix}forward_flops_per_token", "tokens_per_step"),
-        assumes=("there is no backward",),
-        lacks={f"{_prefix}model_flops_per_token": "only training predicts further tokens"},
-        when={"schedule": "forward_only"},
-        name=f"{_prefix}forward_only_flops",
-        **PALM,
-    )
 
 
 @formula(assumes=(MASKED, "nothing recomputed counts"), **PALM)
@@ -62,24 +49,6 @@ def causal_mfu(causal_model_flops, step_time, world_size, peak_flops):
 def hfu(hardware_flops, step_time, world_size, peak_flops):
     """HFU: achieved / peak FLOP/s, recomputation included."""
     return hardware_flops / (step_time * world_size * peak_flops)
-
-
-# What kernels compute: a fused one leaves out the scores that a causal mask hides.
-
-SKIPS = {"mask": "causal", "attention_kernel": FUSED}
-for _computed, _all in (
-    ("computed_attention_flops_per_token", "attention_flops_per_token"),
-    ("computed_model_flops", "model_flops"),
-):
-    alias(_computed, _all, assumes=("all scores are computed, masked or not",), **AGAIN)
-    alias(
-        _computed,
-        f"causal_{_all}",
-        source=DAO_2023,
-        where="section 3.1.1: causal masking",
-        assumes=("tiles cut by the mask count by their unmasked part",),
-        when=SKIPS,
-    )
 
 
 # What is computed again.
@@ -224,9 +193,6 @@ def training_steps(training_tokens, tokens_per_step):
     return training_tokens / tokens_per_step
 
 
-product("training_time", ("training_steps", "step_time"))
-
-
 @formula(source=OWN)
 def gpu_hours(world_size, training_time, hour):
     """Training GPU-hours."""
@@ -237,9 +203,6 @@ def gpu_hours(world_size, training_time, hour):
 def training_days(training_time, day):
     """Training duration (days)."""
     return training_time / day
-
-
-product("cost", ("gpu_hours", "gpu_hour_price"), assumes=("GPUs alone are paid for",))
 
 
 @formula(source=OWN, assumes=("GPUs alone are paid for",))

@@ -14,9 +14,9 @@ from overhead.arrays import xp
 from overhead.communication.data import declare_shard
 from overhead.communication.operation import on_network
 from overhead.compute.quantities import KERNELS
-from overhead.formula import alias, call, constant, declare, formula, total
+from overhead.formula import declare, formula
 from overhead.labels import LABELS, PREFETCHES
-from overhead.model.order import ORDERED, SPREAD
+from overhead.model.order import ORDERED
 from overhead.overlap.durations import sharded_wait
 from overhead.step.overlap import exposed
 
@@ -71,9 +71,6 @@ for _part, _group, _collective in (
     on_network(
         f"dp_non_layer_{_part}_time", "time", _group, _collective, f"dp_non_layer_{_part}_bytes"
     )
-total(
-    "dp_non_layer_reduce_time", ("dp_non_layer_scatter_time", "dp_non_layer_replica_time"), **FSDP
-)
 
 
 def _outside(sent, time, experts, layers, expert_time):
@@ -142,35 +139,13 @@ def _shown(sent, late, layers, compute, overlap, contention):
     return unhidden + contention * xp.maximum(sent - unhidden, 0.0)
 
 
-# A share of what can hide does; where a mechanism says what can, all of it.
-alias("sharded_overlap", "dp_overlap", **FSDP)
-constant("sharded_overlap", 1.0, "All of it", when=NAMED)
-# How many layers are fetched ahead: as given, or as many as DeepSpeed's window reaches.
-
-for _way in ("forward", "backward"):
-    alias(f"{_way}_layers_ahead", f"{_way}_prefetch", when={"dp_mechanism": PREFETCHES[0]})
-    call(
-        returns=f"{_way}_layers_ahead",
-        of="prefetched_layers",
-        bind={},
-        labels={"mechanism": PREFETCHES[1]},
-        when={"dp_mechanism": PREFETCHES[1]},
-    )
 declare(
     "layer_elements",
     ("dp_layer_parameters", "middle_moe_layers", "middle_layers", "edp_layer_parameters"),
     _some,
     when={"dp_mechanism": PREFETCHES[1]},
 )
-# With layers in an order it is the mean of layers: which stage is the slowest can follow from
-# memory, and this from how many layers are fetched ahead.
-call(
-    returns="layer_elements",
-    of="layer_elements",
-    bind={},
-    labels=SPREAD,
-    when={"dp_mechanism": PREFETCHES[1], **ORDERED},
-)
+
 
 # A step.
 

@@ -15,7 +15,7 @@ from overhead.arrays import xp
 from overhead.communication.operation import WAYS, Factors, added, times
 from overhead.compute.matmul import LINEAR as PRODUCTS
 from overhead.compute.matmul import product_sizes
-from overhead.formula import call, declare, derived, product
+from overhead.formula import call, declare, derived
 from overhead.overlap import mechanisms
 
 GATHER, SCATTER, AGAIN = "tp_all_gather_time", "tp_reduce_scatter_time", "tp_weight_gather_time"
@@ -64,7 +64,6 @@ SOURCES: dict[str, dict[str, Any]] = {
         "where": "all_gather and einsum, einsum and reduce_scatter as loops of chunks",
     },
 }
-product("userbuffers_bandwidth", ("userbuffers_efficiency", "intra_bandwidth"))
 
 
 # A pair: a product, and its collective, whose times by themselves are `step_matmul_time` and
@@ -85,28 +84,6 @@ def pair_burst_ratio(step_matmul_time, launch_time, burst_matmul_time):
 def chunked_matmul_time(chunking_slowdown, step_matmul_time):
     """GEMM time in chunks."""
     return (1.0 + chunking_slowdown) * step_matmul_time
-
-
-# The product has one rate, the step's: that of a short run is lasting by the ratio.
-for _returns, _pairing, _form, _law in (
-    ("pair_first_time", GATHERED, "ring_exchange", COPIES),
-    ("pair_second_time", GATHERED, "ring_exchange_aggregate", COPIES),
-    ("pair_first_time", SCATTERED, "reduce_scatter_ring", COPIES),
-    (
-        "pair_second_time",
-        SCATTERED,
-        "reduce_scatter_pipeline",
-        {**KERNELS, "communication": "split"},
-    ),
-    ("pair_first_time", BESIDE, "bulk_shared", KERNELS),
-):
-    _labels, _when = {"mechanism": _form, **_law}, {**UB, "pairing": _pairing}
-    _bind = {"burst_ratio": "pair_burst_ratio"}
-    call(returns=_returns, of="overlapped_time", bind=_bind, labels=_labels, when=_when)
-for _pairing, _form in ((GATHERED, "ring_exchange"), (SCATTERED, "reduce_scatter_ring")):
-    _bind = {"compute_time": "chunked_matmul_time", "communication_time": "sent_time"}
-    _labels, _when = {"mechanism": _form}, {**DEC, "pairing": _pairing}
-    call(returns="pair_first_time", of="overlapped_time", bind=_bind, labels=_labels, when=_when)
 
 
 def _beyond(tp, together, alone):

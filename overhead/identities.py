@@ -1,0 +1,109 @@
+"""Formulas without a function of their own, and calls: rows of ``identities/SUBJECT.csv``.
+
+A row says what a quantity is: ``a + b``, ``a * b``, ``a``, a number, or ``a(b = c; group tp)``, the
+quantity ``a`` with ``c`` as its ``b`` and ``tp`` as the label ``group``.  It may say for which
+labels that holds (``topology=mesh|torus``, several joined by ``&``, a name in capitals is one of
+`overhead.labels`), the source with the place in it (else it is a derivation), what it assumes, a
+title (else the quantity's meaning is it), the name of the formula (else it is the quantity's with
+the labels' values), and what it lacks of a more general form, with the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import operator
+from functools import cache, reduce
+from pathlib import Path
+from typing import Any
+
+from overhead import labels
+from overhead.arrays import xp
+from overhead.formula import REGISTRY, Call, Formula, named
+
+FOLDER = Path(__file__).parent / "identities"
+
+
+@cache
+def read_identities(subject: str) -> None:
+    """Declare what the rows of a subject say, once."""
+    path = FOLDER / f"{subject}.csv"
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", newline="") as file:
+        for line, row in enumerate(list(csv.reader(file))[1:], 2):
+            _declare(*row, place=f"{path}:{line}")
+
+
+def _declare(
+    returns: str,
+    statement: str,
+    condition: str,
+    source: str,
+    where: str,
+    assumes: str,
+    title: str,
+    name: str,
+    lacks: str,
+    *,
+    place: str,
+) -> None:
+    when = {label: _values(text) for label, text in _pairs(condition, "&", "=").items()}
+    if statement.endswith(")"):
+        of, _, rest = statement[:-1].partition("(")
+        bound, _, around = rest.partition("; ")
+        bind = _pairs(bound, ", ", " = ")
+        REGISTRY.add_call(Call(returns, of, bind, _pairs(around, ", ", " "), when, place))
+        return
+    kernel, kind, inputs = _kernel(statement)
+    once = inputs and len({*inputs}) == len(inputs)
+    reasons = _pairs(lacks, " | ", ": ").items()
+    REGISTRY.add(
+        Formula(
+            name=name or named(returns, when),
+            kernel=kernel,
+            inputs=inputs,
+            returns=returns,
+            key=source or "derivation",
+            where=where,
+            assumes=tuple(assumes.split(" | ")) if assumes else (),
+            when=when,
+            lacks={each: reason for several, reason in reasons for each in several.split()},
+            words=title,
+            place=place,
+            laws=f"{kind}: {' '.join(inputs)}" if once else "",
+        )
+    )
+
+
+def _pairs(text: str, between: str, within: str) -> dict[str, str]:
+    return dict(part.split(within, 1) for part in text.split(between)) if text else {}
+
+
+def _values(text: str) -> str:
+    """Return a label's values, joined; a name in capitals is that of several."""
+    values = getattr(labels, text) if text.isupper() else text
+    return values if isinstance(values, str) else "|".join(values)
+
+
+def _kernel(statement: str) -> tuple[Any, str, tuple[str, ...]]:
+    """Return what computes a statement, how it moves with its inputs, and these."""
+    if " + " in statement:
+        return _sum, "linear", tuple(statement.split(" + "))
+    if " * " in statement:
+        return _product, "proportional", tuple(statement.split(" * "))
+    if statement.isidentifier():
+        return _itself, "proportional", (statement,)
+    value = float(statement)
+    return (lambda: xp.asarray(value)), "", ()
+
+
+def _sum(*values):
+    return xp.asarray(reduce(operator.add, values))
+
+
+def _product(*values):
+    return xp.asarray(reduce(operator.mul, values))
+
+
+def _itself(value):
+    return 1.0 * value
