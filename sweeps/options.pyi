@@ -1835,8 +1835,6 @@ class CollectiveOptions(Operation, total=False):
     output: File
     overwrite: bool
     compress: bool
-    digits: int
-    dtype: Literal["f8", "f4"]
     hardware_dir: Files
     hardware_folder: Files
     formulas: Files
@@ -1874,8 +1872,6 @@ class PlanOptions(Step, total=False):
     output: File
     overwrite: bool
     compress: bool
-    digits: int
-    dtype: Literal["f8", "f4"]
     hardware_dir: Files
     hardware_folder: Files
     formulas: Files
@@ -1896,8 +1892,6 @@ class BuyOptions(Step, total=False):
     output: File
     overwrite: bool
     compress: bool
-    digits: int
-    dtype: Literal["f8", "f4"]
     hardware_dir: Files
     hardware_folder: Files
     formulas: Files
@@ -1917,8 +1911,6 @@ class AnalysisOptions(Step, total=False):
     output: File
     overwrite: bool
     compress: bool
-    digits: int
-    dtype: Literal["f8", "f4"]
     hardware_dir: Files
     hardware_folder: Files
     formulas: Files
@@ -1984,8 +1976,6 @@ class HopsOptions(TypedDict, total=False):
     output: File
     overwrite: bool
     compress: bool
-    digits: int
-    dtype: Literal["f8", "f4"]
     hardware_dir: Files
     hardware_folder: Files
     formulas: Files
@@ -2093,8 +2083,6 @@ class OverlapOptions(TypedDict, total=False):
     output: File
     overwrite: bool
     compress: bool
-    digits: int
-    dtype: Literal["f8", "f4"]
     hardware_dir: Files
     hardware_folder: Files
     formulas: Files
@@ -2141,8 +2129,6 @@ class TuneOptions(TypedDict, total=False):
     output: File
     overwrite: bool
     compress: bool
-    digits: int
-    dtype: Literal["f8", "f4"]
     hardware_dir: Files
     hardware_folder: Files
     formulas: Files
@@ -2165,8 +2151,6 @@ class CalibrateOptions(TypedDict, total=False):
     output: File
     overwrite: bool
     compress: bool
-    digits: int
-    dtype: Literal["f8", "f4"]
     hardware_dir: Files
     hardware_folder: Files
     strict: bool
@@ -2187,8 +2171,6 @@ class NormalOptions(TypedDict, total=False):
     output: File
     overwrite: bool
     compress: bool
-    digits: int
-    dtype: Literal["f8", "f4"]
 
 class TraceOptions(TypedDict, total=False):
     mode: Literal["full", "hta"]
@@ -2198,8 +2180,6 @@ class TraceOptions(TypedDict, total=False):
     output: File
     overwrite: bool
     compress: bool
-    digits: int
-    dtype: Literal["f8", "f4"]
 
 class CatalogOptions(TypedDict, total=False):
     hardware_dir: Files

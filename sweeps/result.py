@@ -540,13 +540,6 @@ def table_lines(
 # Where a result comes from: the same of every command.
 
 
-def stored_as(given: Mapping[str, object]) -> dict[str, Any]:
-    """Return the options that say how a file holds its numbers."""
-    return {"compress": False, "digits": None, "dtype": "f8"} | {
-        name: given[name] for name in ("compress", "digits", "dtype") if name in given
-    }
-
-
 def provenance_of(
     *,
     title: str,
@@ -566,7 +559,7 @@ def provenance_of(
     from sweeps.store.encode import code_digest, fingerprint, provenance
 
     text = to_toml({"title": title, **spec})
-    depends = {**stored_as(given), "inputs": inputs}
+    depends = {"compress": given.get("compress", False), "inputs": inputs}
     return provenance(
         title=title,
         summary=summary,

@@ -17,7 +17,7 @@ from tests.tables import examples
 
 # Where a result goes and in which form: of every command that computes, tested on one.
 OUTPUTS = set(
-    "show output overwrite plot style as_csv as_json compress digits dtype asserts".split()
+    "show output overwrite plot style as_csv as_json compress asserts".split()
 )
 # How something is computed or by whom, which must change no result; own files, which tests of
 # their own give.
@@ -348,7 +348,7 @@ def test_nothing_is_left_out() -> None:
 # Where results go.
 
 
-@pytest.mark.parametrize("option", ["--compress", "--digits 3", "--dtype f4", "--overwrite"])
+@pytest.mark.parametrize("option", ["--compress", "--overwrite"])
 @pytest.mark.parametrize("line", [COLLECTIVE.replace(" --json", ""), "plan --params 70", "hops"])
 def test_what_concerns_a_file_needs_one(cli: Runner, line: str, option: str) -> None:
     ran = cli(f"{line} {option}", fine=False)
@@ -362,13 +362,12 @@ def test_what_concerns_a_file_needs_one(cli: Runner, line: str, option: str) -> 
 def test_how_a_file_is_stored(cli: Runner, tmp_path: Path) -> None:
     line = "collective --N 2:64:x2 --M 1KiB:1GiB:log199"
     sizes = {}
-    for index, option in enumerate(("", "--compress", "--digits 3", "--dtype f4")):
+    for index, option in enumerate(("", "--compress")):
         cli(f"{line} --output {index}.nc {option}")
         sizes[option] = (tmp_path / f"{index}.nc").stat().st_size
-    assert sizes["--digits 3"] < sizes["--compress"] < sizes[""]
-    assert sizes["--dtype f4"] < sizes[""]
-    ran = cli(f"{line} --output x.csv --digits 3", fine=False)
-    assert (ran.code, "--digits 3:" in ran.err) == (2, True)
+    assert sizes["--compress"] < sizes[""]
+    ran = cli(f"{line} --output x.csv --compress", fine=False)
+    assert (ran.code, "--compress" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize("options", ["--csv --json", "--json --verbose"])

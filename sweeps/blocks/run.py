@@ -25,8 +25,6 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from overhead.arrays import NAMESPACES
 from sweeps.blocks.estimate import (
     BLOCK_BYTES,
@@ -60,7 +58,6 @@ from sweeps.engine.program import Steps
 from sweeps.engine.reduce_base import Reducer
 from sweeps.errors import InputError, RunError, fault, refuse, tell_all
 from sweeps.job import Job
-from sweeps.store.encode import Storage
 from sweeps.store.netcdf import Written, output_lock, planned, write, write_under_lock
 from sweeps.store.publish import (
     check_output,
@@ -312,25 +309,29 @@ def run_in_blocks(
     pool: Pool = here,
     overwrite: bool = False,
     resume: bool = False,
-    storage: Storage | None = None,
+    compress: bool = False,
     zarr: bool = False,
     formulas: Sequence[tuple[str, str]] = (),
     progress: Callable[[str], Progress] | None = None,
 ) -> Written:
     """Run a sweep by blocks that are files, and gather them in the output."""
-    chosen = storage or Storage()
     with output_lock(output, overwrite=overwrite, folder=zarr) as target:
         folder = Folder(target)
         with system_calls(output):
             start = _first_start(job, output, folder, cut, overwrite=overwrite, resume=resume)
-        variables = chosen if zarr else None
         recipe = recipe_of(
-            job, start.limits, start.per_block, formulas, variables, bounded=start.bounded
+            job,
+            start.limits,
+            start.per_block,
+            formulas,
+            zarr=zarr,
+            compress=compress,
+            bounded=start.bounded,
         )
         work = Work(recipe, job.program)
         with _message_of_kept(job, output, folder, recipe, start):
             missing = _missing(folder, recipe, start)
-            require(_needed(job, chosen, len(missing) / start.blocks, zarr=zarr), output)
+            require(_needed(job, recipe, len(missing) / start.blocks), output)
             if zarr:
                 prepare_store(job, work, folder, output)
             _compute(Assignment(work, folder, output, missing), start.blocks, pool, progress)
@@ -339,7 +340,7 @@ def run_in_blocks(
                 report = progress("gathering") if progress else None
                 written = gather_store(job, read, target, start.attrs, overwrite, report)
             else:
-                written = _gather(job, read, start, target, chosen, overwrite, progress)
+                written = _gather(job, read, start, target, overwrite, progress)
         with system_calls(output):
             folder.remove()
         return written
@@ -416,18 +417,17 @@ def _message_of_kept(
             raise error from None
         if left == start.blocks:
             raise
-        zarr = recipe.storage is not None
-        needed = _needed(job, recipe.storage or Storage(), left / start.blocks, zarr=zarr)
+        needed = _needed(job, recipe, left / start.blocks)
         disk = f" (needs {readable(needed)} of disk)" if needed > free_bytes(output.parent) else ""
         done = f"{start.blocks - left} of {start.blocks} blocks are kept"
         message = f"{error}; {done}: --resume goes on with them{disk}"
         raise RunError(message) from error
 
 
-def _needed(job: Job, storage: Storage, left: float, *, zarr: bool) -> int:
+def _needed(job: Job, recipe: Recipe, left: float) -> int:
     """Return the bytes that the disk has to take: blocks, and the file that gathers them."""
-    file = 0 if storage.filtered else job.nbytes * np.dtype(storage.dtype).itemsize // 8
-    return int(left * file if zarr else file + left * job.nbytes)
+    file = 0 if recipe.compress else job.nbytes
+    return int(left * file if recipe.zarr else file + left * job.nbytes)
 
 
 def _compute(
@@ -446,15 +446,14 @@ def _gather(
     read: BlockReader,
     start: FirstStart,
     target: Path,
-    storage: Storage,
     overwrite: bool,
     progress: Callable[[str], Progress] | None,
 ) -> Written:
     """Write the blocks' contents to the file."""
     layout, blocks = _result(job, read, start, progress("reducing") if progress else None)
-    plan = planned(read.output, layout, storage, overwrite=overwrite)
+    plan = planned(read.output, layout, compress=read.work.recipe.compress, overwrite=overwrite)
     report = progress("gathering") if progress else None
-    return write_under_lock(read.output, target, layout, blocks, plan, storage, overwrite, report)
+    return write_under_lock(read.output, target, layout, blocks, plan, overwrite, report)
 
 
 def _result(
@@ -505,6 +504,7 @@ class Means:
     workers: int = 0  # Processes beside this one
     scheduler: str | None = None  # The address of a Dask scheduler
     zarr: bool = False  # Whether the output is a Zarr store
+    compress: bool = False  # Whether numbers in the output are compressed
     max_memory: str = "2GiB"  # The most memory, with a unit
     formulas: Sequence[tuple[str, str]] = ()  # Own formulas: the names of their files and the text
 
@@ -557,7 +557,6 @@ def write_sweep(
     job: Job,
     output: Path,
     means: Means,
-    storage: Storage,
     *,
     progress: Callable[[str], Callable[[int, int], None]] | None = None,
     tell: Callable[[Estimate], None] | None = None,
@@ -596,17 +595,17 @@ def write_sweep(
                 cut,
                 pool=pool,
                 overwrite=means.overwrite,
-                storage=storage,
+                compress=means.compress,
                 formulas=means.formulas,
                 progress=progress,
             )
         if touched and not by_quantity:
             job.touched[:] = touched
-            return _write(output, job.result_of(reducers, iter(())), means, storage, progress)
+            return _write(output, job.result_of(reducers, iter(())), means, progress)
     if tell is not None and estimated.seconds + estimated.writing > SHORT_SECONDS:
         tell(estimated)
     if directly:
-        written = _write_directly(job, output, means, storage, limits, progress)
+        written = _write_directly(job, output, means, limits, progress)
         clear(output)
         return written
     # How many a cluster has is known only when it answers.
@@ -619,7 +618,7 @@ def write_sweep(
         pool=pool,
         overwrite=means.overwrite,
         resume=means.resume,
-        storage=storage,
+        compress=means.compress,
         zarr=means.zarr,
         formulas=means.formulas,
         progress=progress,
@@ -630,28 +629,24 @@ def _write_directly(
     job: Job,
     output: Path,
     means: Means,
-    storage: Storage,
     limits: Limits,
     progress: Callable[[str], Callable[[int, int], None]] | None,
 ) -> Written:
     result = job.result(progress("reducing") if progress else None, limits)
-    return _write(output, result, means, storage, progress)
+    return _write(output, result, means, progress)
 
 
 def _write(
     output: Path,
     result: tuple[Layout, Iterator[Block]],
     means: Means,
-    storage: Storage,
     progress: Callable[[str], Callable[[int, int], None]] | None,
 ) -> Written:
     return write(
         output,
         *result,
         overwrite=means.overwrite,
-        compress=storage.compress,
-        digits=storage.digits,
-        dtype=storage.dtype,
+        compress=means.compress,
         progress=progress("writing") if progress else None,
     )
 

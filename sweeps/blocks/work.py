@@ -32,7 +32,6 @@ from sweeps.job import Compiler, Job
 from sweeps.spec.reduction import Reduction, partners
 from sweeps.store.encode import (
     RunningChecksum,
-    Storage,
     check_layout,
     code_digest,
     stored_checksum,
@@ -59,8 +58,8 @@ class Recipe:
     formulas: tuple[tuple[str, str], ...]  # Own formulas: the names of their files and the text
     code: str  # Digest of the code that has to compute it
     numpy: str  # numpy's version
-    # How values are stored where blocks are parts of a Zarr store; else they are in files
-    storage: Storage | None = None
+    zarr: bool = False  # Whether blocks are parts of a Zarr store; else they are files
+    compress: bool = False  # Whether the numbers in it are compressed
     bounded: bool = False  # Whether blocks are parts of what bounds leave
 
     @property
@@ -108,8 +107,9 @@ def recipe_of(
     limits: Limits,
     per_block: int,
     formulas: Sequence[tuple[str, str]] = (),
-    storage: Storage | None = None,
     *,
+    zarr: bool = False,
+    compress: bool = False,
     bounded: bool = False,
 ) -> Recipe:
     """Return a job as data."""
@@ -125,7 +125,8 @@ def recipe_of(
         formulas=tuple(formulas),
         code=job.identity.code,
         numpy=versions(["numpy"])["numpy"],
-        storage=storage,
+        zarr=zarr,
+        compress=compress,
         bounded=bounded,
     )
 
@@ -241,10 +242,10 @@ class Work:
 
     def store(self, folder: Path) -> ZarrStore | None:
         """Return the store that values go to; None where they are in blocks' files."""
-        if self.recipe.storage is None:
+        if not self.recipe.zarr:
             return None
         if self._store is None or self._store.path.parent != folder:
-            self._store = ZarrStore(folder / STORE, self.recipe.storage)
+            self._store = ZarrStore(folder / STORE, compress=self.recipe.compress)
         return self._store
 
     def chunks(self) -> dict[str, tuple[int, ...]]:

@@ -23,8 +23,7 @@ from sweeps.plots.declare import check_figures, variables_of
 from sweeps.plots.defaults import default_figures, main_variable
 from sweeps.plots.draw import best_cells, draw, effects, tabulate
 from sweeps.plots.schema import Figure
-from sweeps.result import Result, csv_lines, stored_as
-from sweeps.store.encode import Storage
+from sweeps.result import Result, csv_lines
 from sweeps.store.netcdf import is_complete, open_dataset, write
 from sweeps.store.publish import NewFile, check_output, system_calls
 from sweeps.wrapping import aligned, fitted, room
@@ -44,7 +43,7 @@ def store(result: Result, path: Path, given: Given) -> int:
             result.blocks,
             overwrite=bool(given["overwrite"]),
             progress=progress("writing"),
-            **stored_as(given),
+            compress=bool(given.get("compress")),
         )
     return written.nbytes
 
@@ -61,6 +60,7 @@ def run_to(job: Job, path: Path, given: Given, notes: TextIO) -> int:
         scheduler=given.get("scheduler"),
         zarr=zarr,
         max_memory=given.get("max_memory") or "2GiB",
+        compress=bool(given.get("compress")),
         formulas=own_formulas(given.get("formulas", ())),
     )
 
@@ -73,7 +73,6 @@ def run_to(job: Job, path: Path, given: Given, notes: TextIO) -> int:
             job,
             path,
             means,
-            Storage(**stored_as(given)),
             progress=progress,
             tell=tell if "max_memory" in given else None,
         )

@@ -50,14 +50,12 @@ class Given(OfFolders, total=False):
     data_parallel: str | None
     days: str | None
     dense_layers: str | None
-    digits: int | None
     dispatcher: str | None
     dp: str | None
     dp_mechanism: str | None
     dp_overlap: str | None
     dropout: str | None
     dry_run: bool
-    dtype: str
     efficiency_of: str | None
     element_bytes: str | None
     embedding_layer_weight: str | None

@@ -30,7 +30,6 @@ from sweeps.idle import (
 )
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, words_of
-from sweeps.result import stored_as
 from sweeps.spec.keywords import Stated, spec_of
 from sweeps.spec.machine import Machine
 from sweeps.spec.resolve import resolve
@@ -68,7 +67,8 @@ def file_options(given: Given) -> dict[str, object]:
     """Return the options that decide a file's contents, for its fingerprint."""
     formulas = [Path(path).read_text(encoding="utf-8") for path in given["formulas"]]
     kind = {"format": "zarr"} if given.get("kind") == "zarr" else {}
-    return {**stored_as(given), **kind, "formulas": "".join(formulas)}
+    compress = given.get("compress", False)
+    return {"compress": compress, **kind, "formulas": "".join(formulas)}
 
 
 def check_labels(job: Job, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:

@@ -365,7 +365,6 @@ UNEXPLAINED = (
     "plot",
     "overwrite",
     "compress",
-    "digits",
 )
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TextIO
 
-from sweeps.cli.given import Given, Options
+from sweeps.cli.given import Given
 from sweeps.cli.kept import keep
 from sweeps.cli.progress import tell_drawn
 from sweeps.errors import fault, refuse, tell_all
@@ -34,9 +34,6 @@ MOST_SHOWN_WITH_FILE = 10**5
 
 # Endings of files that hold no dataset.
 OTHERS = (".png", ".svg", ".pdf", ".json", ".toml", ".txt", ".log", ".xlsx")
-
-# How a dataset is stored, with what is usual.
-STORED = {"compress": False, "digits": None, "dtype": "f8"}
 
 Figures = Sequence[Mapping[str, object]]
 
@@ -75,11 +72,9 @@ class Output:
             yield fault("--show", shown, "is on screen, not in records", "one of the two")
         always = "max_memory" in given  # of what writes a file whether or not one is named
         stored = (self.wanted or always) and Path(given["output"] or "").suffix != ".csv"
-        every: Options = given
-        for name, usual in STORED.items():
-            if every[name] != usual and not stored:
-                wrong = "is of a dataset in a file, and none is written"
-                yield fault(f"--{name}", every[name], wrong, "--output FILE.nc, too")
+        if given["compress"] and not stored:
+            wrong = "is of a dataset in a file, and none is written"
+            yield fault("--compress", given["compress"], wrong, "--output FILE.nc, too")
         others = any(given.get(name) for name in ("write", "timeline", "output_dir", "save"))
         if given["overwrite"] and not (self.wanted or always or others):
             yield fault("--overwrite", "set", "nothing is written", "--output FILE.nc, too")

@@ -247,70 +247,9 @@ def _wrong_values(layout: Layout, column: Column) -> str:
     return fault(column.name, column.dims, "a coordinate that doesn't fit", f"{wanted} values")
 
 
-# Fewer significant digits, so that what remains compresses well.
-
-MOST_DIGITS = {8: 15, 4: 7}
-"""The most decimal digits that can be asked for, by bytes of the type."""
-
-
-def round_digits(values: NDArray[np.floating], digits: int) -> NDArray[np.float64]:
-    """Round numbers to a power of two that keeps a number of decimal digits (GranularBR).
-
-    Each number becomes the nearest multiple of the largest power of two that isn't above one
-    unit of its last digit to keep: the mantissa ends in zeros, and the error stays within half
-    a unit of that digit. NaN, infinities and zeros stay as they are.
-    """
-    numbers = np.asarray(values, dtype=np.float64)
-    usual = np.isfinite(numbers) & (numbers != 0)
-    magnitude = np.where(usual, np.abs(numbers), 1.0)
-    leading = np.floor(np.log10(magnitude)) + 1
-    step = np.floor((leading - digits) * math.log2(10)).astype(np.int32)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        rounded = np.ldexp(np.rint(np.ldexp(numbers, -step)), step)
-    # The largest numbers could round up to infinity, the smallest have no digit to lose.
-    usable = usual & np.isfinite(rounded) & (rounded != 0)
-    return np.where(usable, rounded, numbers)
-
-
-# What a user may choose about storage: types, digits, compression.
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """What a user may choose about storage."""
-
-    compress: bool = False  # Lossless compression of the numbers
-    digits: int | None = None  # Significant digits to keep; implies `compress`
-    dtype: str = "f8"  # ``f8`` or ``f4``: the type that computed numbers are stored in
-
-    def __post_init__(self) -> None:
-        faults = []
-        known = {"f8", "f4"}
-        if self.dtype not in known:
-            faults.append(fault("dtype", self.dtype, "can't hold results", "f8 or f4"))
-        most = MOST_DIGITS[4 if self.dtype == "f4" else 8]
-        if self.digits is not None and not 1 <= self.digits <= most:
-            allowed = f"1 to {most} for {self.dtype}"
-            faults.append(fault("digits", self.digits, "can't be kept", allowed))
-        tell_all(faults)
-
-    @property
-    def filtered(self) -> bool:
-        """Whether numbers pass through a filter."""
-        return self.compress or self.digits is not None
-
-    def numbers(self, values: NDArray[Any], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return computed numbers as they are stored."""
-        if self.digits is not None and dtype.kind == "f":
-            values = round_digits(values, self.digits)
-        try:
-            with np.errstate(over="raise", under="raise", invalid="ignore"):
-                return np.ascontiguousarray(values, dtype=dtype).reshape(values.shape)
-        except FloatingPointError:
-            finite = np.abs(values[np.isfinite(values) & (values != 0)])
-            wrong = f"{name} goes from {finite.min():.3g} to {finite.max():.3g} here"
-            allowed = "f8 holds such numbers"
-            raise InputError(fault("dtype", self.dtype, wrong, allowed)) from None
+def contiguous(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values as they are stored."""
+    return np.ascontiguousarray(values, dtype=dtype).reshape(values.shape)
 
 
 # A checksum of every variable: CRC-32 of its bytes, little-endian, in C order.
@@ -444,12 +383,12 @@ class Stored:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def stored(layout: Layout, storage: Storage) -> list[Stored]:
+def stored(layout: Layout, *, compress: bool) -> list[Stored]:
     """Plan the file's variables; constants are attributes of the file."""
     known = [
         _coordinate(layout, coordinate) for coordinate in layout.coordinates if coordinate.dims
     ]
-    return known + [_variable(layout, variable, storage) for variable in layout.variables]
+    return known + [_variable(layout, variable, compress) for variable in layout.variables]
 
 
 def _coordinate(layout: Layout, column: Column) -> Stored:
@@ -471,21 +410,18 @@ def _characters(text: NDArray[np.str_]) -> NDArray[np.bytes_]:
     return flat.reshape(*text.shape, width)
 
 
-def _variable(layout: Layout, column: Column, storage: Storage) -> Stored:
+def _variable(layout: Layout, column: Column, compress: bool) -> Stored:
     number = column.dtype.kind == "f"
-    dtype = np.dtype(storage.dtype) if number else stored_dtype(column)
+    dtype = np.dtype(np.float64) if number else stored_dtype(column)
     attrs = attributes(layout, column)
     named = [each.name for each in referenced(layout, column)]
     if named:
         attrs["coordinates"] = " ".join(named)
-    if number and storage.digits is not None:
-        attrs["significant_digits"] = np.int32(storage.digits)
-        attrs["quantization"] = "granular bit rounding"
     level = 0
     is_flag = "flag_meanings" in attrs or dtype.itemsize <= np.dtype(np.int16).itemsize
     if column.dims and not number and is_flag:
         level = _FLAG_LEVEL
-    elif column.dims and storage.filtered:
+    elif column.dims and compress:
         level = _LEVEL
     shape = layout.shape(column)
     return Stored(column.name, column.dims, shape, dtype, attrs, number, level, None)

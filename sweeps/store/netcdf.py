@@ -29,11 +29,11 @@ from sweeps.store.encode import (
     FORMAT,
     READ,
     RunningChecksum,
-    Storage,
     Stored,
     attributes,
     check_layout,
     checksum,
+    contiguous,
     create,
     global_attributes,
     labels,
@@ -76,14 +76,11 @@ def least_size(plan: list[Stored]) -> int:
 class OpenFile:
     """A netCDF file to put regions into; a context that closes it in any case."""
 
-    def __init__(
-        self, fresh: Path, output: Path, layout: Layout, plan: list[Stored], storage: Storage
-    ) -> None:
+    def __init__(self, fresh: Path, output: Path, layout: Layout, plan: list[Stored]) -> None:
         self._fresh = fresh
         self._output = output
         self._layout = layout
         self._plan = {each.name: each for each in plan}
-        self._storage = storage
         self._running = {
             each.name: RunningChecksum(each.shape) for each in plan if each.values is None
         }
@@ -119,7 +116,7 @@ class OpenFile:
         """Write values at a region of a variable."""
         if values.size == 0:
             return
-        ready = self._storage.numbers(values, name, self._plan[name].dtype)
+        ready = contiguous(values, self._plan[name].dtype)
         self._running[name].add(region, ready)
         with library_calls(self._fresh, self._output):
             self._variables[name][region or ...] = ready
@@ -559,8 +556,6 @@ def write(
     *,
     overwrite: bool = False,
     compress: bool = False,
-    digits: int | None = None,
-    dtype: str = "f8",
     progress: Callable[[int, int], None] | None = None,
 ) -> Written:
     """Write a dataset while it is computed, with bounded memory.
@@ -568,20 +563,17 @@ def write(
     What stands under `path` is at any moment what stood there before or the complete new file,
     also when the process is killed, when the power fails, and when two runs have one output.
     """
-    storage = Storage(compress, digits, dtype)
-    plan = planned(path, layout, storage, overwrite=overwrite)
+    plan = planned(path, layout, compress=compress, overwrite=overwrite)
     with output_lock(Path(path), overwrite=overwrite) as target:
-        return write_under_lock(
-            Path(path), target, layout, blocks, plan, storage, overwrite, progress
-        )
+        return write_under_lock(Path(path), target, layout, blocks, plan, overwrite, progress)
 
 
 def planned(
-    path: Path | str, layout: Layout, storage: Storage, *, overwrite: bool = False
+    path: Path | str, layout: Layout, *, compress: bool, overwrite: bool = False
 ) -> list[Stored]:
     """Check that a layout can be a file, and that there is room for it."""
     check_layout(layout)
-    plan = stored(layout, storage)
+    plan = stored(layout, compress=compress)
     check_output(Path(path), overwrite=overwrite)
     require(least_size(plan) + _HEADER_BYTES, Path(path))
     return plan
@@ -604,14 +596,13 @@ def write_under_lock(
     layout: Layout,
     blocks: Iterable[Block],
     plan: list[Stored],
-    storage: Storage,
     overwrite: bool,
     progress: Callable[[int, int], None] | None,
 ) -> Written:
     """Write a dataset whose output's lock is held (see `write`)."""
     fresh = temporary(target)
     try:
-        with OpenFile(fresh, output, layout, plan, storage) as file:
+        with OpenFile(fresh, output, layout, plan) as file:
             checksums = _fill(file, layout, blocks, progress)
         with system_calls(output):
             nbytes = fresh.stat().st_size

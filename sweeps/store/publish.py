@@ -151,7 +151,7 @@ def require(nbytes: int, output: Path) -> None:
     free = free_bytes(output.parent)
     if nbytes > free:
         wrong = f"needs {readable(nbytes)} of disk, {readable(free)} are free"
-        allowed = "free some space, write elsewhere, or try --compress or --dtype f4"
+        allowed = "free some space, write elsewhere, or try --compress"
         raise RunError(fault("output", str(output), wrong, allowed))
 
 

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from sweeps.engine.grid import Layout
 from sweeps.errors import InputError, fault, refuse
 from sweeps.store.encode import (
-    Storage,
     Stored,
     checksum,
     chunk_shape,
+    contiguous,
     file_attributes,
     is_label,
     labels,
@@ -68,8 +68,8 @@ def _plain(value: Any) -> Any:
 class ZarrStore:
     """A store that is being written."""
 
-    def __init__(self, path: Path, storage: Storage) -> None:
-        self.path, self.storage = path, storage
+    def __init__(self, path: Path, *, compress: bool) -> None:
+        self.path, self.compress = path, compress
         self._arrays: dict[str, Any] = {}
         self._touched: set[Path] = set()
 
@@ -85,9 +85,9 @@ class ZarrStore:
         checksums: dict[str, str],
     ) -> dict[str, str]:
         """Write what wasn't put: coordinates, other variables, checksums, all attributes."""
-        plan = stored(layout, self.storage)
+        plan = stored(layout, compress=self.compress)
         ready = {
-            each.name: self.storage.numbers(values[each.name], each.name, each.dtype)
+            each.name: contiguous(values[each.name], each.dtype)
             for each in plan
             if each.name in values
         }
@@ -117,7 +117,7 @@ class ZarrStore:
         """Let xarray write a dataset aside, without what is put, and move its files here."""
         aside = self.path.with_name(f"{self.path.name}.metadata")
         shutil.rmtree(aside, ignore_errors=True)
-        plan = stored(layout, self.storage)
+        plan = stored(layout, compress=self.compress)
         dataset = _dataset(layout, plan, values, checksums)
         dataset.to_zarr(
             aside,
@@ -141,7 +141,7 @@ class ZarrStore:
         """Return how xarray stores a variable: a chunk that has changed isn't read silently."""
         codecs: Any = importlib.import_module("zarr.codecs")
         compressors = [codecs.Crc32cCodec()]
-        if each.level and self.storage.filtered:
+        if each.level and self.compress:
             size = each.dtype.itemsize
             options = {"cname": "zstd", "clevel": LEVEL, "typesize": size}
             shuffle = "shuffle" if size > 1 else "noshuffle"
@@ -164,7 +164,7 @@ class ZarrStore:
         import xarray as xr
 
         array = self.array(name)
-        ready = self.storage.numbers(values, name, np.dtype(array.dtype))
+        ready = contiguous(values, np.dtype(array.dtype))
         dims = tuple(array.metadata.dimension_names or ())
         part = xr.Dataset({name: (dims, ready)})
         bounds = dict(zip(dims, region, strict=True))

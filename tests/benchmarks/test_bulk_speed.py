@@ -24,7 +24,6 @@ from sweeps.engine.kept import BEFORE
 from sweeps.engine.program import Program
 from sweeps.job import Job, prepare
 from sweeps.spec.axis import Axis
-from sweeps.store.encode import Storage
 from sweeps.traces.reader import read_trace
 from tests.benchmarks.conftest import BULK, aim_of, limit_of
 from tests.benchmarks.test_plan_speed import SEARCH
@@ -132,7 +131,7 @@ def test_a_file(ratio: Ratio, tmp_path: Path) -> None:
         (tmp_path / "raw").unlink()
 
     def work() -> None:
-        write_sweep(job, tmp_path / "x.nc", Means(), Storage(dtype="f4"))
+        write_sweep(job, tmp_path / "x.nc", Means())
         (tmp_path / "x.nc").unlink()
 
     compare(ratio, "10^8 numbers to a file, by their raw bytes", work, plain)
@@ -184,7 +183,7 @@ def test_two_workers(ratio: Ratio, steps: Job, tmp_path: Path) -> None:
     """Work that two do, by work that one does: each takes half of it, where two cores are free."""
 
     def run(workers: int) -> None:
-        write_sweep(steps, tmp_path / "x.nc", Means(workers=workers), Storage())
+        write_sweep(steps, tmp_path / "x.nc", Means(workers=workers))
         (tmp_path / "x.nc").unlink()
 
     compare(ratio, "two workers, by one", lambda: run(2), lambda: run(1), pairs=1)

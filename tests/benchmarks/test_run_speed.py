@@ -16,7 +16,6 @@ import numpy as np
 from sweeps.blocks.estimate import estimate, limits_for
 from sweeps.blocks.run import Cut, Means, Pool, cut_for, here, processes, run_in_blocks, write_sweep
 from sweeps.job import Job, prepare
-from sweeps.store.encode import Storage
 from sweeps.store.netcdf import write
 
 Ratio = Callable[[str, float, float, str], None]
@@ -86,7 +85,7 @@ def test_a_file(ratio: Ratio, tmp_path: Path) -> None:
         (tmp_path / "raw").unlink()
 
     def work() -> None:
-        write_sweep(job, tmp_path / "x.nc", Means(), Storage(dtype="f4"))
+        write_sweep(job, tmp_path / "x.nc", Means())
         (tmp_path / "x.nc").unlink()
 
     (bare, bare_cpu), (spent, spent_cpu) = best_of(2, plain, work)
@@ -143,13 +142,12 @@ REDUCED = """
 import sys
 from pathlib import Path
 from sweeps.blocks.run import Means, write_sweep
-from sweeps.store.encode import Storage
 from tests.benchmarks.test_run_speed import ring
 from tests.benchmarks.test_speed import peak_memory
 
 reductions = [{"quantity": "time", "operation": "min", "over": ["latency", "bandwidth"]}]
 job = ring(int(sys.argv[1]), quantities=[], reductions=reductions)
-write_sweep(job, Path(sys.argv[2]), Means(), Storage())
+write_sweep(job, Path(sys.argv[2]), Means())
 print(peak_memory())
 """
 

@@ -178,7 +178,7 @@ def test_streamed_file(benchmark: object, ratio: Ratio, tmp_path: Path) -> None:
 
     def work() -> None:
         layout, blocks = job.result()
-        write(tmp_path / "sweep.nc", layout, blocks, dtype="f4", overwrite=True)
+        write(tmp_path / "sweep.nc", layout, blocks, overwrite=True)
 
     bare, spent = best_of(2, plain, work)
     note = f"{spent:.1f} s, peak {peak_memory():.0f} MiB of this whole process"

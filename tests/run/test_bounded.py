@@ -19,7 +19,6 @@ from sweeps.engine import bounds
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError
 from sweeps.job import Job, prepare
-from sweeps.store.encode import Storage
 from tests.run.sweep import EPOCH, HANG_SECONDS, ROOT
 
 OVER = ["tp", "pp", "micro_batch_size", "recompute", "inter_bandwidth", "gpu_hour_price"]
@@ -73,7 +72,7 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOURCE_DATE_EPOCH", EPOCH)
         patch.setattr(bounds, "WORTH", np.inf)
-        write_sweep(job(), path, Means(), Storage())
+        write_sweep(job(), path, Means())
     return path
 
 
@@ -107,7 +106,7 @@ def test_a_killed_run_goes_on_with_what_it_has(
     kept = sorted(one.name for one in Folder(path).path.glob("*.block"))
     assert kept == [f"{index:08d}.block" for index in range(5)]
     with pytest.raises(InputError, match="--resume goes on with it"):
-        write_sweep(job(), path, Means(), Storage())
+        write_sweep(job(), path, Means())
     records, begun = work.Work.records, []
 
     def counted(self: Any, index: int) -> Any:
@@ -115,7 +114,7 @@ def test_a_killed_run_goes_on_with_what_it_has(
         return records(self, index)
 
     monkeypatch.setattr(work.Work, "records", counted)
-    write_sweep(job(), path, Means(resume=True), Storage())
+    write_sweep(job(), path, Means(resume=True))
     assert begun[0] == min(begun) == 5
     assert path.read_bytes() == whole.read_bytes()
     assert not Folder(path).exists()
@@ -148,6 +147,6 @@ def test_bounds_that_take_long_are_kept(
 
     monkeypatch.setattr(run, "run_in_blocks", told)
     path = tmp_path / "long.nc"
-    write_sweep(job(), path, Means(), Storage())
+    write_sweep(job(), path, Means())
     assert found == [True]
     assert path.read_bytes() == whole.read_bytes()

@@ -114,8 +114,8 @@ def test_options_that_cannot_be(runner: Runner, options: str, said: str) -> None
 
 
 def test_what_is_recorded_of_a_command_is_what_decides_the_file() -> None:
-    given = "run a.toml --workers 2 --output=x.nc --set axes.ranks=8 --resume --dtype f4 -v"
-    assert recorded(given.split()) == ["run", "a.toml", "--set", "axes.ranks=8", "--dtype", "f4"]
+    given = "run a.toml --workers 2 --output=x.nc --set axes.ranks=8 --resume --compress -v"
+    assert recorded(given.split()) == ["run", "a.toml", "--set", "axes.ranks=8", "--compress"]
     assert recorded(["plan", "--plot", "--style", "paper"]) == ["plan"]
     assert recorded(["run", "--output", "--x", "--scheduler", "tcp://h:1"]) == ["run"]
 

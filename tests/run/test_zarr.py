@@ -15,7 +15,6 @@ import sweeps
 from sweeps.blocks.run import Assignment, Cut, Means, here, processes, run_in_blocks, write_sweep
 from sweeps.engine.evaluate import Limits
 from sweeps.errors import InputError
-from sweeps.store.encode import Storage
 from sweeps.store.netcdf import describe, is_complete, verify
 from sweeps.store.zarr_store import require_zarr
 from tests.run.sweep import SMALL_CUT, large, names, small, whole
@@ -91,17 +90,17 @@ def test_a_store_of_format_2_is_read(tmp_path: Path) -> None:
 
 
 @needs_zarr
-@pytest.mark.parametrize("storage", [Storage(), Storage(compress=True), Storage(digits=3)])
-def test_a_store_goes_on_where_it_was(tmp_path: Path, storage: Storage) -> None:
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_store_goes_on_where_it_was(tmp_path: Path, compress: bool) -> None:
     whole_path, path = tmp_path / "whole.zarr", tmp_path / "x.zarr"
-    run_in_blocks(small(), whole_path, SMALL_CUT, zarr=True, storage=storage)
+    run_in_blocks(small(), whole_path, SMALL_CUT, zarr=True, compress=compress)
 
     def some(assignment: Assignment) -> Iterator[int]:
         yield from itertools.islice(here(assignment), 3)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_in_blocks(small(), path, SMALL_CUT, pool=some, zarr=True, storage=storage)
+        run_in_blocks(small(), path, SMALL_CUT, pool=some, zarr=True, compress=compress)
     assert not path.exists()
     # A chunk that is lost, or has changed, is found and computed again.
     folder = tmp_path / ".x.zarr.run" / "store" / "time" / "c"
@@ -110,7 +109,7 @@ def test_a_store_goes_on_where_it_was(tmp_path: Path, storage: Storage) -> None:
     damaged = bytearray(chunks[1].read_bytes())
     damaged[len(damaged) // 2] ^= 1
     chunks[1].write_bytes(damaged)
-    run_in_blocks(small(), path, SMALL_CUT, resume=True, zarr=True, storage=storage)
+    run_in_blocks(small(), path, SMALL_CUT, resume=True, zarr=True, compress=compress)
     assert content(path) == content(whole_path)
     assert names(tmp_path) == ["whole.zarr", "x.zarr"]
 
@@ -132,7 +131,7 @@ def test_a_store_is_replaced_only_with_leave(tmp_path: Path) -> None:
 @needs_zarr
 def test_a_flipped_bit_in_a_store_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x.zarr"
-    write_sweep(small(), path, Means(zarr=True), Storage())
+    write_sweep(small(), path, Means(zarr=True))
     for name in ("time", "message_bytes", "status", "topology"):
         chunk = next(each for each in sorted((path / name / "c").rglob("*")) if each.is_file())
         sound = chunk.read_bytes()

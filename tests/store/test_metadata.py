@@ -59,12 +59,12 @@ def test_a_command_line_without_places(command: list[str], expected: str) -> Non
 
 
 def test_fingerprint_changes_with_all_that_matters() -> None:
-    first = fingerprint("spec", "code", {"dtype": "f8", "digits": None})
-    assert first == fingerprint("spec", "code", {"digits": None, "dtype": "f8"})
+    first = fingerprint("spec", "code", {"compress": False, "inputs": 1})
+    assert first == fingerprint("spec", "code", {"inputs": 1, "compress": False})
     others = {
-        fingerprint("spec ", "code", {"dtype": "f8", "digits": None}),
-        fingerprint("spec", "code2", {"dtype": "f8", "digits": None}),
-        fingerprint("spec", "code", {"dtype": "f4", "digits": None}),
+        fingerprint("spec ", "code", {"compress": False, "inputs": 1}),
+        fingerprint("spec", "code2", {"compress": False, "inputs": 1}),
+        fingerprint("spec", "code", {"compress": True, "inputs": 1}),
         fingerprint("spec", "code"),
         first,
     }
