@@ -1,7 +1,7 @@
 """Laws of whole answers: how what a user asks for moves with what a user gives.
 
 The laws of a formula (`overhead.law`) hold whatever else it takes; those here hold of a training
-step as a whole, over all formulas between a question and its answer.  A row of ``answers.csv``
+step as a whole, over all formulas between a question and its answer.  A row of ``answer_laws.csv``
 stands for one answer or several.  Of what any row names, an answer moves with nothing else than its
 own row says: that is a law, too.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from overhead.law import Law, parsed
 
-TABLE = Path(__file__).parent / "answers.csv"
+TABLE = Path(__file__).parent / "answer_laws.csv"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Bent:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerLaw:
     """The laws of one answer.
 
     Attributes
@@ -88,9 +88,9 @@ def _nearly(text: str) -> dict[str, Bent]:
 
 
 @cache
-def answers() -> Mapping[str, Answer]:
+def answer_laws() -> Mapping[str, AnswerLaw]:
     """Return the laws of all answers, by quantity."""
-    by_quantity: dict[str, Answer] = {}
+    by_quantity: dict[str, AnswerLaw] = {}
     with TABLE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             law, nearly = parsed(row["laws"], row["free"]), _nearly(row["nearly"])
@@ -98,11 +98,11 @@ def answers() -> Mapping[str, Answer]:
                 message = f"{row['answer']}: {', '.join(sorted(twice))} has two laws"
                 raise ValueError(message)
             where = tuple(row["where"].split(" < ")) if row["where"] else ()
-            by_quantity |= dict.fromkeys(row["answer"].split(), Answer(law, nearly, where))
+            by_quantity |= dict.fromkeys(row["answer"].split(), AnswerLaw(law, nearly, where))
     return by_quantity
 
 
 @cache
 def given() -> tuple[str, ...]:
     """Return all inputs that some row names."""
-    return tuple(dict.fromkeys(name for answer in answers().values() for name in answer.inputs))
+    return tuple(dict.fromkeys(name for answer in answer_laws().values() for name in answer.inputs))

@@ -113,11 +113,11 @@ class Evaluation:
         if self._builder is None:
             edition = (REGISTRY.edition, len(ALGORITHMS), threading.get_ident())
             of = frozenset(self.labels.items()), frozenset(self.given)
-            self.place(graph_of(*of, self._algorithm, *edition))
+            self.use(graph_of(*of, self._algorithm, *edition))
         assert self._builder is not None
         return self._builder
 
-    def place(self, builder: Builder) -> None:
+    def use(self, builder: Builder) -> None:
         """Evaluate on another graph."""
         self._builder = builder
         self._values = {id(node): self.given[name] for name, node in builder.given.items()}

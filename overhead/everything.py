@@ -51,7 +51,7 @@ def formulas(*, others: bool = False) -> tuple[Formula, ...]:
     load()
     REGISTRY.complete()
     declared = (
-        declaration for declaration in REGISTRY.values() if others or _own(declaration.place)
+        declaration for declaration in REGISTRY.values() if others or _own(declaration.location)
     )
     return tuple(sorted(declared, key=lambda entry: (entry.returns, entry.name)))
 
@@ -59,7 +59,9 @@ def formulas(*, others: bool = False) -> tuple[Formula, ...]:
 def algorithms(*, others: bool = False) -> tuple[Algorithm, ...]:
     """Return the package's algorithms; a user's, too, where `others` are wanted."""
     load()
-    declared = (algorithm for algorithm in ALGORITHMS.values() if others or _own(algorithm.place))
+    declared = (
+        algorithm for algorithm in ALGORITHMS.values() if others or _own(algorithm.location)
+    )
     return tuple(sorted(declared, key=lambda declaration: declaration.line))
 
 

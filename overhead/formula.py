@@ -55,7 +55,7 @@ class Formula:
         reason.
     words : str
         What it gives, in one line; empty: the quantity's meaning.
-    place : str
+    location : str
         The file and line where it stands.
     laws : str
         How it moves with its inputs, as `overhead.law` reads it; empty: its row says it.
@@ -73,7 +73,7 @@ class Formula:
     replaces: str = ""
     lacks: Mapping[str, str] = field(default_factory=dict)
     words: str = ""
-    place: str = ""
+    location: str = ""
     laws: str = ""
 
     @property
@@ -188,7 +188,7 @@ class Call:
         Labels that hold there; what is bound is evaluated with them, too.
     when : mapping of str to str
         The labels for which the call holds; empty: always.
-    place : str
+    location : str
         The file and line where it stands.
     """
 
@@ -197,7 +197,7 @@ class Call:
     bind: Mapping[str, str]
     labels: Mapping[str, str]
     when: Mapping[str, str]
-    place: str = ""
+    location: str = ""
 
     @property
     def is_bare(self) -> bool:
@@ -306,7 +306,7 @@ class Registry(Mapping[str, Formula]):
         """
         known = self._formulas.get(declared.name)
         if known is not None:
-            locations = f"{known.place}, and now {declared.place}"
+            locations = f"{known.location}, and now {declared.location}"
             message = f"a formula called '{declared.name}' is declared already: {locations}"
             raise ValueError(message)
         self._formulas[declared.name] = declared
@@ -373,7 +373,7 @@ class Registry(Mapping[str, Formula]):
                     "derivation",
                     own_expression=f"{value:g}",
                     words="Where nothing else gives it",
-                    place=__file__,
+                    location=__file__,
                 )
             )
         return self._defaults[quantity]
@@ -411,7 +411,7 @@ class Registry(Mapping[str, Formula]):
         """
         new, waiting = list[Formula | Call](), list[Formula | Call]()
         for declared in self._new:
-            (waiting if folder and declared.place.startswith(folder) else new).append(declared)
+            (waiting if folder and declared.location.startswith(folder) else new).append(declared)
         self._new = waiting
         for declared in new:
             declared.check()
@@ -440,8 +440,9 @@ class Registry(Mapping[str, Formula]):
             ):
                 words = ", ".join(f"{k} = {' or '.join(sorted(v))}" for k, v in together.items())
                 message = (
-                    f"{quantity}: '{left.name}' ({left.place}) and '{right.name}' ({right.place}) "
-                    f"both give it{f' where {words}' if words else ''}, and nothing says which; "
+                    f"{quantity}: '{left.name}' ({left.location}) and '{right.name}' "
+                    f"({right.location}) both give it{f' where {words}' if words else ''}, "
+                    "and nothing says which; "
                     f"let one hold for fewer labels, or say replaces = '{left.name}'"
                 )
                 raise ValueError(message)
@@ -461,7 +462,7 @@ def parameters(kernel: Callable[..., Any]) -> tuple[str, ...]:
     return names[:-1] if code.co_kwonlyargcount and names[-1] == OUT else names
 
 
-def place_of(code: CodeType, line: int = 0) -> str:
+def location_of(code: CodeType, line: int = 0) -> str:
     """Return the file and line where a function stands, or where it does something."""
     return f"{code.co_filename}:{line or code.co_firstlineno}"
 
@@ -469,7 +470,7 @@ def place_of(code: CodeType, line: int = 0) -> str:
 def calling(depth: int = 2) -> str:
     """Return the file and line that call the function that asks, or one that calls that."""
     frame = sys._getframe(depth)
-    return place_of(frame.f_code, frame.f_lineno)
+    return location_of(frame.f_code, frame.f_lineno)
 
 
 def summary(kernel: Callable[..., Any]) -> str:
@@ -502,7 +503,7 @@ def formula(
     replaces: str = "",
     lacks: Mapping[str, str] | None = None,
     title: str = "",
-    place: str = "",
+    location: str = "",
     laws: str = "",
 ) -> Callable[[Kernel], Kernel]:
     """Declare a function as a formula and register it; the function stays as it is.
@@ -534,7 +535,7 @@ def formula(
         Inputs of the more general form that it doesn't follow from, each with the reason.
     title : str, optional
         What it gives, if that isn't the first line of the function's docstring.
-    place : str, optional
+    location : str, optional
         The file and line where it stands, if that isn't the function's.
     laws : str, optional
         How it moves with its inputs (`overhead.law`), such as ``"up: ranks; inverse: bandwidth"``;
@@ -565,7 +566,7 @@ def formula(
             replaces=replaces,
             lacks=dict(lacks or {}),
             words=title or summary(kernel),
-            place=place or place_of(kernel.__code__),
+            location=location or location_of(kernel.__code__),
             laws=laws,
         )
         REGISTRY.add(declared)
@@ -637,7 +638,7 @@ def declare(
 
     name = named(returns, further.get("when"))
     options: Further = {"source": "derivation", "name": name, **further}
-    formula(returns=returns, inputs=tuple(inputs), title=title, place=calling(), **options)(own)
+    formula(returns=returns, inputs=tuple(inputs), title=title, location=calling(), **options)(own)
 
 
 def named(returns: str, when: Mapping[str, str] | None) -> str:

@@ -31,7 +31,7 @@ def read_identities(subject: str) -> None:
         return
     with path.open(encoding="utf-8", newline="") as file:
         for line, row in enumerate(list(csv.reader(file))[1:], 2):
-            _declare(*row, place=f"{path}:{line}")
+            _declare(*row, location=f"{path}:{line}")
 
 
 def _declare(
@@ -45,14 +45,14 @@ def _declare(
     name: str,
     lacks: str,
     *,
-    place: str,
+    location: str,
 ) -> None:
     when = {label: _values(text) for label, text in _pairs(condition, "&", "=").items()}
     if statement.endswith(")"):
         of, _, rest = statement[:-1].partition("(")
         bound, _, around = rest.partition("; ")
         bind = _pairs(bound, ", ", " = ")
-        REGISTRY.add_call(Call(returns, of, bind, _pairs(around, ", ", " "), when, place))
+        REGISTRY.add_call(Call(returns, of, bind, _pairs(around, ", ", " "), when, location))
         return
     kernel, kind, inputs = _kernel(statement)
     once = inputs and len({*inputs}) == len(inputs)
@@ -69,7 +69,7 @@ def _declare(
             when=when,
             lacks={each: reason for several, reason in reasons for each in several.split()},
             words=title,
-            place=place,
+            location=location,
             laws=f"{kind}: {' '.join(inputs)}" if once else "",
         )
     )

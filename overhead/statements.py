@@ -78,7 +78,7 @@ def recorded(algorithm: Algorithm, quantity: str) -> str:
             labels = frozenset(evaluation.labels.items())
             builder = builder_of(labels, inputs, algorithm, Graph(), {})
             builder.defaults = _Names()
-            evaluation.place(builder)
+            evaluation.use(builder)
             tree = number(tree_of(evaluation[quantity]))
     except RecordingError as error:
         name = f"{'.'.join(algorithm.key)}: {quantity}"

@@ -33,7 +33,7 @@ def compute(evaluations: Sequence[Evaluation], quantities: Sequence[Iterable[str
     wanted: list[list[Node]] = []
     for evaluation, names in zip(evaluations, quantities, strict=True):
         labels = evaluation.labels.items()
-        evaluation.place(builder_of(labels, evaluation.given, None, graph, nodes))
+        evaluation.use(builder_of(labels, evaluation.given, None, graph, nodes))
         known = (evaluation.builder.perhaps(name) for name in names)
         wanted.append([node for node in known if node is not None])
     rows = _Rows([_count(evaluation.given) for evaluation in evaluations])

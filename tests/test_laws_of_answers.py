@@ -1,4 +1,4 @@
-"""The laws that ``overhead/answers.csv`` states of whole answers, on plans that hypothesis draws.
+"""The laws that ``overhead/answer_laws.csv`` states, on plans that hypothesis draws.
 
 Every case is asked as a user asks it; each of its inputs is moved alone, and each declared
 direction held.  ``HYPOTHESIS_PROFILE=deep`` draws many more, others each time.
@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, assume, event, example, given, reject, settings
 
 from overhead import VOCABULARY
-from overhead.answers import Answer, answers
-from overhead.answers import given as inputs_of_all
+from overhead.answer_laws import AnswerLaw, answer_laws
+from overhead.answer_laws import given as inputs_of_all
 from overhead.law import power_of
 from sweeps.errors import InputError
 from tests.answers import Answers, Case, cases
 from tests.tables import keyed
 
-LAWS = answers()
+LAWS = answer_laws()
 INPUTS = inputs_of_all()
 MOST = settings.default.max_examples
 QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -64,7 +64,7 @@ def asked(case: Case) -> Answers:
     return Answers(case, LAWS, INPUTS)
 
 
-def strays(values: Answers, law: Answer, quantity: str, name: str) -> str:
+def strays(values: Answers, law: AnswerLaw, quantity: str, name: str) -> str:
     """Return in what way an answer moves that its law excludes; empty where it holds."""
     change, moves = values.of(quantity, name, law.where)
     way = law.way(name)

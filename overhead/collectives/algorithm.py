@@ -72,7 +72,7 @@ class Network:
     """A declared network, and which of its algorithms stands for an operation."""
 
     name: str
-    place: int  # Where lists have it: of two the lower first
+    position: int  # Where lists have it: of two the lower first
     # By operation the algorithm that the field means by it; an operation may have none
     standard: Mapping[str, str]
     # By operation those that NCCL has there, if they aren't the standard one
@@ -102,7 +102,7 @@ def network(
     tree: str = "",
     requires: tuple[Requirement, ...] = (),
     grid: bool = False,
-    place: int = 100,
+    position: int = 100,
 ) -> None:
     """Declare a network.
 
@@ -120,7 +120,7 @@ def network(
         What must hold for it to exist.
     grid : bool
         Whether its shape is ``mesh_nx``, ``mesh_ny`` and ``mesh_nz``.
-    place : int
+    position : int
         Where lists have it: of two networks the lower first.
 
     Raises
@@ -133,14 +133,14 @@ def network(
         raise ValueError(message)
     NETWORKS[name] = Network(
         name=name,
-        place=place,
+        position=position,
         standard=dict(standard),
         nccl=nccl or {},
         tree=tree,
         requires=requires,
         grid=grid,
     )
-    ordered = sorted(NETWORKS.values(), key=lambda entry: (entry.place, entry.name))
+    ordered = sorted(NETWORKS.values(), key=lambda entry: (entry.position, entry.name))
     NETWORKS.clear()
     NETWORKS.update((entry.name, entry) for entry in ordered)
 
@@ -250,7 +250,7 @@ class Algorithm:
         )
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The file and line where it stands."""
         module, line = self.line
         return f"{module}:{line}"
@@ -331,7 +331,7 @@ class Algorithms(Mapping[tuple[str, str, str], Algorithm]):
     def add(self, declared: Algorithm) -> None:
         """Add an algorithm."""
         if declared.key in self._algorithms:
-            known = self._algorithms[declared.key].place
+            known = self._algorithms[declared.key].location
             message = f"the algorithm {'.'.join(declared.key)} is declared already: {known}"
             raise ValueError(message)
         self._algorithms[declared.key] = declared

@@ -16,7 +16,7 @@ DEPTH = "floor(log2(ranks))"
 
 network(
     "binary_tree",
-    place=7,
+    position=7,
     standard={
         **dict.fromkeys(BOTH, "flood"),
         **dict.fromkeys(("all_reduce", "broadcast", "reduce"), "tree_pipe"),

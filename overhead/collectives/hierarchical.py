@@ -49,7 +49,7 @@ CROWD = "maximum(1, ranks_sharing_nic/node_ranks)"
 # NCCL's logarithmic all_gather and reduce_scatter work with one GPU a node only, and are left out.
 network(
     "hierarchical",
-    place=3,
+    position=3,
     standard={
         **dict.fromkeys(("all_reduce", *BOTH), "ring_ring"),
         **dict.fromkeys(("broadcast", "reduce"), "chain"),

@@ -46,7 +46,7 @@ FORWARDED = "where({n} > 2, ({n} + 1)/{n}, ({n} - 1)/{n})"
 
 network(
     "mesh",
-    place=5,
+    position=5,
     standard={
         **dict.fromkeys(("all_reduce", *BOTH), "line"),
         **dict.fromkeys(("broadcast", "reduce"), "tree_pipe"),

@@ -18,7 +18,7 @@ FORWARDS = "store-and-forward of blocks for other ranks"
 
 network(
     "ring",
-    place=1,
+    position=1,
     standard={
         **dict.fromkeys(("all_reduce", *BOTH), "ring"),
         **dict.fromkeys(("broadcast", "reduce"), "chain"),

@@ -30,7 +30,7 @@ ONE_BY_ONE = "a rank posts its N - 1 messages sequentially, one latency each"
 
 network(
     "tree",
-    place=2,
+    position=2,
     standard={
         "all_reduce": "dbt",
         **dict.fromkeys(BOTH, "ring"),
@@ -42,7 +42,7 @@ network(
 )
 network(
     "switch",
-    place=4,
+    position=4,
     standard={
         **dict.fromkeys(("all_reduce", *BOTH), "ring"),
         **dict.fromkeys(("broadcast", "reduce"), "chain"),

@@ -113,7 +113,7 @@ IN_TURN = "the dimensions x, y, z sequentially (all-gather: z, y, x), with a shr
 
 network(
     "torus",
-    place=6,
+    position=6,
     standard={
         **dict.fromkeys(("all_reduce", *BOTH), "ring"),
         **dict.fromkeys(("broadcast", "reduce"), "tree_pipe"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from overhead.answers import answers
+from overhead.answer_laws import answer_laws
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.everything import load
 from overhead.expression import names
@@ -105,7 +105,7 @@ def _formula_counts() -> Iterator[str]:
 
 def _subject(formula: Formula) -> str:
     """Return the folder or file of the formulas' package that declares one; else its file."""
-    parts = Path(formula.place.rpartition(":")[0]).with_suffix("").parts
+    parts = Path(formula.location.rpartition(":")[0]).with_suffix("").parts
     within = [index for index, part in enumerate(parts) if part == "overhead"]
     return parts[within[-1] + 1] if within else parts[-1]
 
@@ -230,7 +230,7 @@ def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
     stated = law_of(formula)
     for line in stated.lines() if stated else ():
         yield f"  law     {line}"
-    whole = answers().get(formula.returns)
+    whole = answer_laws().get(formula.returns)
     for line in whole.lines() if whole else ():
         yield f"  answer  {line}"
     yield f"  source  {formula.reference}"
@@ -251,7 +251,7 @@ def _what_gives(name: str) -> Iterator[str]:
         yield f"  default {quantity.default:g}"
     if not candidates:
         yield "  given, or taken from a catalog"
-    if whole := answers().get(name):
+    if whole := answer_laws().get(name):
         for line in whole.lines():
             yield f"  answer  {line}"
     if formulas or calls:

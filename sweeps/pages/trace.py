@@ -117,7 +117,7 @@ class Tape:
 
     def value(self, code: str, *args: Any) -> Any:
         """Return the value of an operation on earlier ones, and on plain numbers."""
-        arguments = tuple(self.of(arg).place for arg in args)
+        arguments = tuple(self.of(arg).index for arg in args)
         codes = [self.operations[argument][0] for argument in arguments]
         for index, other in ((0, 1), (1, 0)) if len(arguments) == 2 else ():
             if (code, index, codes[index]) in SAME:
@@ -156,7 +156,7 @@ class Tape:
     def truth(self, value: Any) -> Traced:
         """Return a value as a condition."""
         operand = self.of(value)
-        code, arguments = self.operations[operand.place]
+        code, arguments = self.operations[operand.index]
         if code == "{}?{}:{}" and [self.operations[argument][0] for argument in arguments[1:]] == [
             "1",
             "0",
@@ -169,7 +169,7 @@ class Traced(Recorded):
     """A number that stands for an operation on a tape."""
 
     def __init__(self, tape: Tape, index: int) -> None:
-        self.tape, self.place = tape, index
+        self.tape, self.index = tape, index
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Traced:
         if method != "__call__" or options:
@@ -292,7 +292,7 @@ def traced(
     with recording(), np.errstate(all="ignore"):
         values |= {name: tape.value(f"p[{index}]") for name, index in parameters.items()}
         results = computed(nodes, values)
-        outputs = [tape.of(value).place for value in results]
+        outputs = [tape.of(value).index for value in results]
         return _written(tape.operations, outputs, {f"p[{parameters[name]}]" for name in codes})
 
 

@@ -67,7 +67,7 @@ class Line:
     """A line of a figure, in all its panels."""
 
     label: str  # Its name
-    place: tuple[int, ...]  # Its place along each dimension of the lines
+    indices: tuple[int, ...]  # Its index along each dimension of the lines
     colour: int  # Which colour, and which stroke and marker
     stroke: int
     of: int = 0  # Of lines of a number how many colours there are
@@ -137,7 +137,7 @@ def pick(values: NDArray[np.float64], lines: Sequence[Line]) -> NDArray[np.float
     panels, points = values.shape[0], values.shape[-1]
     shape = values.shape[1:-1]
     flat = values.reshape(panels, -1, points)
-    columns = [int(np.ravel_multi_index(line.place, shape)) if shape else 0 for line in lines]
+    columns = [int(np.ravel_multi_index(line.indices, shape)) if shape else 0 for line in lines]
     return flat[:, columns]
 
 
@@ -268,7 +268,7 @@ def _bounds(
     bounds: dict[tuple[int, ...], Bound] = {}
     for line in lines:
         position = tuple(
-            min(entry, size - 1) for entry, size in zip(line.place, shape, strict=True)
+            min(entry, size - 1) for entry, size in zip(line.indices, shape, strict=True)
         )
         if position not in bounds:
             alone = Line(line.label, position, line.colour, line.stroke)
@@ -357,9 +357,9 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
         for line, line_values in zip(plot.lines, values, strict=True):
             if not np.isnan(line_values).all():
                 texts = [text_of(value) for value in line_values[at].tolist()]
-                cell = (*([panel] if labelled[0] else []), *line.place, -1)
+                cell = (*([panel] if labelled[0] else []), *line.indices, -1)
                 texts.append(_plan_at(cells, cell))
-                entries = (bare[dim][k] for dim, k in zip(by, line.place, strict=True))
+                entries = (bare[dim][k] for dim, k in zip(by, line.indices, strict=True))
                 names = [name, " · ".join(entries)]  # The heading says what they are
                 rows.append([*compress(names, labelled), *texts][: len(rows[0])])
     gaps = [note for note in plot.notes if note.startswith(GAPS)]
@@ -424,7 +424,7 @@ def findings(figure: Figure, view: View) -> Iterator[str]:
     lines = []
     for panel in (int(np.nanargmin(last)), int(np.nanargmax(last))):
         line = plot.lines[int(np.argmin(cost[panel, :, -1]))]
-        cell = (panel, *line.place, -1)
+        cell = (panel, *line.indices, -1)
         plan = _plan_at(cells, cell)
         many = int(tied[panel, :, -1].sum()) > 1
         where = bare[panel] if many else f"{bare[panel]}, {line.label}"

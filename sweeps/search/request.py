@@ -250,7 +250,7 @@ class Point:
     threshold: float = DEFAULT_THRESHOLD  # The share of a GPU's memory that a plan may take
     folders: tuple[Path, ...] = ()  # The user's own folders of machines
     # Its values along the axes of the request
-    place: Mapping[str, float | str] = field(default_factory=dict)
+    coordinates: Mapping[str, float | str] = field(default_factory=dict)
 
     @property
     def world_size(self) -> int:
@@ -297,7 +297,7 @@ class Request:
             tokens = constants.pop("tokens_per_step", self.batch_tokens)
             if tokens is not None:
                 constants["global_batch_size"] = sequences_of(tokens, constants["sequence_length"])
-            yield replace(self.first, constants=constants, labels=labels, place=coordinates)
+            yield replace(self.first, constants=constants, labels=labels, coordinates=coordinates)
 
 
 def sequences_of(tokens: float, length: float) -> float:
@@ -452,7 +452,7 @@ def _split(sweep: Sweep) -> tuple[Point, tuple[Axis, ...]]:
         wrong = "has no backward: it is none of training"
         raise InputError(fault("schedule", "forward_only", wrong, "another schedule"))
     first = next(Request(point, tuple(axes), constants.get("tokens_per_step")).points())
-    return replace(first, place={}), tuple(axes)
+    return replace(first, coordinates={}), tuple(axes)
 
 
 # One plan: a split of the GPUs and the way it is run.

@@ -317,7 +317,7 @@ def _is_ours(node: Node, seen: set[int]) -> bool:
     if id(node) in seen:
         return True
     seen.add(id(node))
-    local = node.origin is None or node.origin.place.startswith(OURS)
+    local = node.origin is None or node.origin.location.startswith(OURS)
     return local and all(_is_ours(operand, seen) for operand in node.inputs)
 
 

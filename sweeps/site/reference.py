@@ -65,7 +65,7 @@ class Site:
     summaries: Mapping[str, str]  # Of its commands, in their order
     jobs: Sequence[Job] = ()
     pages: dict[str, str] = field(default_factory=dict)
-    _place: dict[str, str] = field(default_factory=dict)  # The page on which a quantity stands
+    _home: dict[str, str] = field(default_factory=dict)  # The page on which a quantity stands
     _users: dict[str, dict[str, str]] = field(default_factory=dict)  # By quantity: links
     _cited: dict[str, dict[str, str]] = field(default_factory=dict)  # By source: links
 
@@ -74,7 +74,7 @@ class Site:
         load()
         for name in VOCABULARY:
             formulas = _candidates(name)
-            self._place[name] = f"quantities-{_module(formulas[0].place)}" if formulas else GIVEN
+            self._home[name] = f"quantities-{_module(formulas[0].location)}" if formulas else GIVEN
         self._catalogue()
         self._algorithms()
         self._quantities()
@@ -101,7 +101,7 @@ class Site:
 
     def _quantity(self, name: str) -> str:
         quantity = VOCABULARY[name]
-        return link_to(self._place[name], name, name, f"{quantity.meaning} [{quantity.units}]")
+        return link_to(self._home[name], name, name, f"{quantity.meaning} [{quantity.units}]")
 
     def _with_symbols(self, names: Iterable[str]) -> str:
         return ", ".join(f"{mathml.of(VOCABULARY[name])} {self._quantity(name)}" for name in names)
@@ -136,9 +136,9 @@ class Site:
                     else (candidate.of, *candidate.bind.values())
                 )
                 self._use(used, name, self._quantity(name))
-        names = sorted(VOCABULARY, key=lambda name: (self._place[name], name))
+        names = sorted(VOCABULARY, key=lambda name: (self._home[name], name))
         index = []
-        for page, group in groupby(names, key=lambda name: self._place[name]):
+        for page, group in groupby(names, key=lambda name: self._home[name]):
             of = list(group)
             title = "What is given" if page == GIVEN else _about(page)
             self._page(page, title, [self._section(name) for name in of])

@@ -50,7 +50,7 @@ class Heading:
 
     name: str
     text: str
-    place: int
+    position: int
     unit: str
 
     @property
@@ -199,7 +199,7 @@ def _values(
             faults.append(f"{path.name}, line {number}: {count}; the headings are {len(header)}")
     values: dict[str, NDArray[Any]] = {}
     for column in columns:
-        cells = [(number, row[column.place].strip()) for number, row in whole]
+        cells = [(number, row[column.position].strip()) for number, row in whole]
         read = _texts if column.is_text else _numbers
         values[column.name] = read(path, column, cells, faults)
     refuse_all(path.name, faults)

@@ -40,7 +40,7 @@ def points(draw: st.DrawFn) -> Drawn:
 
 def subject(formula: Formula) -> str:
     """Return the folder or file in which a formula stands."""
-    return Path(formula.place.rpartition(":")[0]).relative_to(ROOT).parts[0].removesuffix(".py")
+    return Path(formula.location.rpartition(":")[0]).relative_to(ROOT).parts[0].removesuffix(".py")
 
 
 def chunks() -> dict[str, tuple[Formula, ...]]:

@@ -23,7 +23,7 @@ def made(name: str, **when: str) -> Formula:
         "time",
         "derivation",
         when=when,
-        place=f"test_registry.py:{name}",
+        location=f"test_registry.py:{name}",
     )
 
 

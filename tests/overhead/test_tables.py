@@ -32,7 +32,7 @@ def test_what_formulas_name_has_one_row() -> None:
     assert [name for name, count in rows.items() if count > 1] == []
     named = {name for formula in formulas() for name in (*formula.inputs, formula.returns)}
     for call in REGISTRY.calls:
-        if call.place.startswith(str(FOLDER)):
+        if call.location.startswith(str(FOLDER)):
             named |= {call.returns, call.of, *call.bind, *call.bind.values()}
     assert named <= {*rows}
 
@@ -44,7 +44,7 @@ WHOLE = ("collectives/", "software/", "hops.py")
 def test_names_are_found_where_quantities_are_made() -> None:
     made: dict[str, set[str]] = {}
     for one in (*formulas(), *REGISTRY.calls):
-        path = one.place.rpartition(":")[0].removeprefix(f"{FOLDER}/")
+        path = one.location.rpartition(":")[0].removeprefix(f"{FOLDER}/")
         if path.startswith(WHOLE):
             made.setdefault(path, set()).add(one.returns)
     assert len(made) > 10
@@ -75,7 +75,7 @@ def test_a_default_gives_what_nothing_else_does() -> None:
             assert isinstance(found, Formula)
             assert found.kernel() == quantity.default
             # Bounds of a search trust what is the package's own
-            assert found.place.startswith(str(FOLDER))
+            assert found.location.startswith(str(FOLDER))
     trains = REGISTRY.returning("has_backward", {"schedule": "one_f_one_b"})
     assert isinstance(trains, Formula)
     assert trains.expression == "1"

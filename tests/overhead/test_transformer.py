@@ -307,7 +307,7 @@ def test_every_shape_counts_for_something() -> None:
     used = {
         name
         for formula in REGISTRY.values()
-        if "overhead/transformer.py" in formula.place or "overhead/model/" in formula.place
+        if "overhead/transformer.py" in formula.location or "overhead/model/" in formula.location
         for name in formula.inputs
     }
     # What predicts further tokens stands beside a step's FLOPs.

@@ -204,7 +204,7 @@ def test_each_point_is_its_own_search() -> None:
     best = best_at(request)
     assert request.shape == (2, 2)
     for point, plan in zip(request.points(), best.plans, strict=True):
-        alone = package.plan(**{**BASE, "gpus": point.world_size, **_links(point.place)})
+        alone = package.plan(**{**BASE, "gpus": point.world_size, **_links(point.coordinates)})
         assert plan is not None
         assert alone.recommended is not None
         assert plan.key == alone.recommended.key
