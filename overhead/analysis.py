@@ -105,11 +105,16 @@ class Faulty:
         return f"{names} = {shown}: {self.requirement.text}"
 
 
-def faults(evaluation: Evaluation) -> tuple[Faulty, ...]:
-    """Return the conditions on a plan that don't hold everywhere; what isn't given is left out."""
+def faults(
+    evaluation: Evaluation, asked: Iterable[Requirement] | None = None
+) -> tuple[Faulty, ...]:
+    """Return the conditions on a plan that don't hold everywhere; what isn't given is left out.
+
+    Where some are asked for, these alone are looked at.
+    """
     flat = evaluation.labels["topology"] != "hierarchical"
     faulty = []
-    for requirement in requirements(evaluation.labels):
+    for requirement in requirements(evaluation.labels) if asked is None else asked:
         if flat and requirement.fault == "nodes_not_filled":
             continue  # a flat network has no nodes
         values = {name: evaluation.value(name, {}) for name in requirement.inputs}

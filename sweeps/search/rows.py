@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overhead.analysis import faults
+from overhead.collectives.algorithm import Requirement
 from overhead.dependencies import bits
 from overhead.evaluation import Evaluation
 from overhead.frozen import frozen
 from overhead.labels import CHUNKED
+from overhead.plan import requirements
 from sweeps.search.request import Columns
 
 AGAIN = "same_plan_again"
@@ -82,22 +84,26 @@ def near_rows(
     """
     split, micro = np.flatnonzero(near.any(axis=1)), np.zeros(1, dtype=np.int64)
     parts: list[tuple[Columns, Places]] = []
+    tested: set[Requirement] = set()
 
     def columns_of(split: Places, micro: Places, chunk: Values) -> Columns:
         columns = {name: values[split] for name, values in splits.items()}
         columns["virtual_pipeline_size"] = np.broadcast_to(chunk, split.shape)
         return columns | {MICRO: np.broadcast_to(micro_batches[micro], split.shape)}
 
-    split = split[~wrong_splits(columns_of(split, micro, chunks[:1]), given, labels, IN_SPLIT)]
+    def wrong(split: Places, micro: Places, free: int) -> Mask:
+        return wrong_splits(columns_of(split, micro, chunks[:1]), given, labels, free, tested)
+
+    split = split[~wrong(split, micro, IN_SPLIT)]
     at, micro = np.nonzero(near[split])
     split = split[at]
-    able = ~wrong_splits(columns_of(split, micro, chunks[:1]), given, labels, CHUNKS)
+    able = ~wrong(split, micro, CHUNKS)
     split, micro = split[able], micro[able]
     first = 0
     for kind, weight, known in _kinds(chunks, labels, schedules):
         opened = {n: v[:, None] for n, v in columns_of(split, micro, kind[:1]).items()}
         opened["virtual_pipeline_size"] = kind[None, :]
-        kept = ~_wrong(opened, given, known, weight, {})
+        kept = ~_wrong(opened, given, known, weight, {}, tested)
         pair, chunk = np.nonzero(np.broadcast_to(kept, (len(split), len(kind))))
         order = np.lexsort((micro[pair], chunk, split[pair]))
         pair, chunk = pair[order], chunk[order]
@@ -152,16 +158,29 @@ IN_SPLIT = CHUNKS | bits((MICRO,))
 
 
 def wrong_splits(
-    columns: Columns, given: Mapping[str, float], labels: Mapping[str, str], free: int
+    columns: Columns,
+    given: Mapping[str, float],
+    labels: Mapping[str, str],
+    free: int,
+    tested: set[Requirement] | None = None,
 ) -> Mask:
-    """Return which splits can't be, whatever else they have: by conditions on nothing free."""
+    """Return which splits can't be, whatever else they have: by conditions on nothing free.
+
+    Those that were tested aren't looked at, and those that are then were.
+    """
     evaluation = Evaluation({**given, **columns}, labels)
     of = evaluation.builder.dependencies.of
+    new = [
+        requirement
+        for requirement in requirements(labels)
+        if requirement not in (tested or ()) and not any(of(n) & free for n in requirement.inputs)
+    ]
+    if tested is not None:
+        tested.update(new)
     wrong = np.zeros(columns["dp"].shape, dtype=np.bool_)
     with np.errstate(all="ignore"):
-        for fallen in faults(evaluation):
-            if not any(of(name) & free for name in fallen.requirement.inputs):
-                wrong |= fallen.where
+        for fallen in faults(evaluation, new):
+            wrong |= fallen.where
     return wrong.reshape(-1)
 
 
@@ -171,8 +190,9 @@ def _wrong(
     labels: Mapping[str, str],
     weight: int,
     fallen: dict[str, int],
+    tested: Collection[Requirement] = (),
 ) -> Mask:
-    """Return which of an open grid can't be, and count their reasons."""
+    """Return which of an open grid can't be, and count their reasons, but those that were tested."""
     shape = np.broadcast_shapes(*(values.shape for values in columns.values()))
     wrong = np.zeros(shape, dtype=np.bool_)
 
@@ -186,7 +206,8 @@ def _wrong(
     if again.any():
         fall(AGAIN, again)
     with np.errstate(all="ignore"):
-        failed = faults(Evaluation({**given, **columns}, labels))
+        new = [condition for condition in requirements(labels) if condition not in tested]
+        failed = faults(Evaluation({**given, **columns}, labels), new)
     for failure in failed:
         fall(failure.requirement.fault, failure.where)
     return wrong
