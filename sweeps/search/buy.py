@@ -194,15 +194,15 @@ class Searched:
         """
         new = [gpus for gpus in dict.fromkeys(several) if gpus not in self.plans]
         self.plans |= dict.fromkeys(new)
-        numbers = self._numbers(point)
-        ends = numbers.least_steps(new)
+        numbers = Numbers(point, new, self.floors, self.largest)
+        ends = numbers.least_steps()
         best = min((plan.known["step_time"] * gpus for gpus, plan in self._ranked()), default=None)
         steps = {
             gpus: FIRST_LOOK * low if best is None else max(LATER_LOOK * best / gpus, low)
             for gpus, (low, _) in ends.items()
         }
         while steps:
-            for space in numbers.spaces([*steps], steps):
+            for space in numbers.spaces(steps):
                 with suppress(InputError):  # No machine's figure, maybe, to rank plans by
                     self.plans |= recommended(space, steps)
             steps = {
@@ -219,9 +219,6 @@ class Searched:
         plan = self.plans[gpus]
         return np.inf if plan is None else plan.known["step_time"] * (1.0 + tie())
 
-    def _numbers(self, point: Point) -> Numbers:
-        return Numbers(point, self.floors, self.largest)
-
     def may_take(self, point: Point, several: Sequence[int], step: float) -> set[int]:
         """Return the numbers of GPUs of which a plan that can run may take up to so long a step."""
         asked = [
@@ -229,7 +226,7 @@ class Searched:
             for gpus in several
             if self.out.get(gpus, -np.inf) < step < self.may.get(gpus, np.inf)
         ]
-        able = may_take(self._numbers(point), asked, step)
+        able = may_take(Numbers(point, asked, self.floors, self.largest), step)
         for gpus in asked:
             (self.may if gpus in able else self.out)[gpus] = step
         return {gpus for gpus in several if gpus in self.may and step >= self.may[gpus]}
@@ -446,14 +443,15 @@ def _longest_step(given: Mapping[str, float], wish: Wish) -> float:
     return wish.days * given["day"] / steps * (1.0 + SAME)
 
 
-def may_take(numbers: Numbers, several: Sequence[int], step: float) -> set[int]:
+def may_take(numbers: Numbers, step: float) -> set[int]:
     """Return the numbers of GPUs of which a plan that can run is bounded by up to so long a step.
 
     Whether plans can run is looked at of those alone that are short enough.
     """
     counts: set[int] = set()
-    for space in numbers.spaces(several, dict.fromkeys(several, step)):
-        rows, _ = least_steps(space, dict.fromkeys(several, step))
+    steps = dict.fromkeys(numbers.several, step)
+    for space in numbers.spaces(steps):
+        rows, _ = least_steps(space, steps)
         can = set[int]()
         bounded = space.plan is not None and is_bounded(space.plan, ["step_time"])
         for block in blocks_of(space, rows) if len(rows) else ():

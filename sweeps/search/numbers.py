@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ MOST_RANKS = 1 << 17
 # Stages by which what plans vary is asked for.
 PIPELINED = np.array([1.0, 2.0])
 # Splits with micro-batches from which a table of layers pays.
-WORTH = 200_000
+WORTH = 10_000
 # Rows of layers from which their table would take longer than it saves.
 MOST_ROWS = 1 << 19
 
@@ -54,32 +55,37 @@ class Numbers:
     """Numbers of GPUs for one question, by what their plans have in common."""
 
     point: Point
+    several: Sequence[int]
     # By what plans have in common, whatever their batch: of one batch, and of others that divide it
     floors: dict[Key, Floors | None] = field(default_factory=dict)
     batch: float = 0.0  # The largest; the question's own where none is given
 
-    def spaces(self, several: Sequence[int], steps: Mapping[int, float]) -> Iterator[Space]:
-        """Span the spaces of numbers of GPUs, those that differ in nothing else as one.
+    def spaces(self, steps: Mapping[int, float]) -> Iterator[Space]:
+        """Span the spaces of some of the numbers, those that differ in nothing else as one.
 
         What can't be has none; how many plans fall isn't counted.  Of each number plans are left
         out whose step is surely longer than a given one.
         """
-        for known, alike in self._alike(several):
-            floors = self._floors(known, alike)
+        for known, every, floors in self._alike:
+            alike = [gpus for gpus in every if gpus in steps]
             yield from self._spaces(known, alike, floors, steps)
 
-    def least_steps(self, several: Sequence[int]) -> dict[int, tuple[float, float]]:
+    def least_steps(self) -> dict[int, tuple[float, float]]:
         """Return by number of GPUs the ends of its plans' bounds, infinite where nothing bounds."""
         ends: dict[int, tuple[float, float]] = {}
-        for known, alike in self._alike(several):
-            floors = self._floors(known, alike)
+        batch = self.point.constants["global_batch_size"]
+        for _, alike, floors in self._alike:
             least, most = (floors.least, floors.most) if floors else (np.inf, np.inf)
-            batch = self.point.constants["global_batch_size"]
             ends |= {gpus: (least * batch / gpus, most * batch / gpus) for gpus in alike}
         return ends
 
-    def _alike(self, several: Sequence[int]) -> Iterator[tuple[Common, list[int]]]:
-        """Yield numbers of GPUs whose plans have all else in common, with what that is."""
+    @cached_property
+    def _alike(self) -> list[tuple[Common, list[int], Floors | None]]:
+        """Numbers whose plans have all else in common, with what that is, and what bounds them."""
+        return [(*group, self._floors(*group)) for group in self._groups()]
+
+    def _groups(self) -> Iterator[tuple[Common, list[int]]]:
+        several = self.several
         if not several:
             return
         ends = {gpus: self._common(gpus) for gpus in (min(several), max(several))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from sweeps.search.search import (
     blocks_of,
     compute_whole,
     is_bounded,
+    plans_of,
+    simplest,
     unranked,
 )
 from sweeps.search.space import Space, recomputing_only_adds
@@ -38,10 +41,7 @@ def recommended(space: Space, steps: Mapping[int, float] | None = None) -> dict[
     numbers.search(least_steps(space, steps or {}))
     if numbers.could and not any(len(keeper.top) for keeper in numbers.keepers):
         unranked(space)
-    plans = zip(
-        numbers.gpus.tolist(), (keeper.recommended() for keeper in numbers.keepers), strict=True
-    )
-    return {int(gpus): plan for gpus, plan in plans if plan is not None}
+    return numbers.plans()
 
 
 def least_steps(space: Space, steps: Mapping[int, float]) -> tuple[Places, Floats]:
@@ -95,6 +95,18 @@ class _Numbers:
         chosen = np.sort(rows[self._promising(rows, least)])
         waiting = rows, least, np.zeros(len(rows))
         compute_whole(self.space, chosen, waiting, done, self._near, self._compute)
+
+    def plans(self) -> dict[int, Execution]:
+        """Return of each number of GPUs the simplest of the plans that can't be told apart."""
+        each = [keeper.contenders() for keeper in self.keepers]
+        values, seconds, cells = map(np.concatenate, zip(*each, strict=True))
+        every = iter(plans_of(self.space, values, seconds, cells))
+        of_numbers = [[*islice(every, len(first))] for first, *_ in each]
+        return {
+            int(gpus): plans[simplest(plans, first)]
+            for gpus, plans, (first, *_) in zip(self.gpus, of_numbers, each, strict=True)
+            if plans
+        }
 
     def _compute(self, block: Block, can: NDArray[np.bool_]) -> None:
         if not can.any():

@@ -192,7 +192,7 @@ def _wrong(
     fallen: dict[str, int],
     tested: Collection[Requirement] = (),
 ) -> Mask:
-    """Return which of an open grid can't be, and count their reasons, but those that were tested."""
+    """Return which of an open grid can't be, and count their reasons; tested ones aren't any."""
     shape = np.broadcast_shapes(*(values.shape for values in columns.values()))
     wrong = np.zeros(shape, dtype=np.bool_)
 

@@ -506,29 +506,21 @@ class Keeper:
         edge = _edge(float(top.first[0]), self.space.point.objective)
         return np.flatnonzero(top.first[:KEPT] <= edge), order[self.splits.first[order] <= edge]
 
-    def _simplest(
-        self, best: Sequence[Execution], tied: Places
-    ) -> tuple[int, tuple[Execution, ...], list[float], Places]:
-        """Return of the best plans, and of the best of splits, where the simplest is, and all."""
-        top, splits, count = self.top, self.splits, len(best)
-        known = {*top.places.tolist()}
-        more = [split for split in tied[:KEPT] if int(splits.places[split]) not in known]
-        cells = np.concatenate([top.places[:count], splits.places[more]])
-        values = [*top.first[:count].tolist(), *splits.first[more].tolist()]
-        others = self._plans(splits.first[more], splits.second[more], splits.places[more])
-        each = (*best, *others)
-        index = min(range(len(each)), key=lambda at: (effort(each[at]), values[at]))
-        return index, each, values, cells
+    def contenders(self) -> tuple[Floats, Floats, Places]:
+        """Return what can't be told from the best: of the best plans, then of the best of splits.
 
-    def recommended(self) -> Execution | None:
-        """Return the simplest plan of those among which the model can't tell."""
+        These are their values, and their places.
+        """
         if not len(self.top):
-            return None
+            return self.top.kept
         some, tied = self._tied()
-        first, second, cells = self.top.kept
-        best = self._plans(first[some], second[some], cells[some])
-        index, each, *_ = self._simplest(best, tied)
-        return each[index]
+        known = {*self.top.places.tolist()}
+        more = [split for split in tied[:KEPT] if int(self.splits.places[split]) not in known]
+        first, second, cells = (
+            np.concatenate([best[some], of_splits[more]])
+            for best, of_splits in zip(self.top.kept, self.splits.kept, strict=True)
+        )
+        return first, second, cells
 
     def result(self, counts: Counts) -> SearchResult:
         """Return what was kept.
@@ -537,18 +529,22 @@ class Keeper:
         plans, and of the best ones of splits.
         """
         top, splits, order = self.top, self.splits, self.splits.order()
-        best = self._plans(*top.kept)
+        best = plans_of(self.space, *top.kept)
         firsts, seconds, at = self.front.kept
         front = Ranked(
             (),
             len(at),
-            lambda some: self._plans(firsts[some], seconds[some], at[some]),
+            lambda some: plans_of(self.space, firsts[some], seconds[some], at[some]),
             whole=True,
         )
         result = SearchResult(self.space, counts, best, (), front, tuple(top.first.tolist()))
         if best:
             some, tied = self._tied()
-            index, each, values, cells = self._simplest(best[: len(some)], tied)
+            values, seconds_, cells = self.contenders()
+            more = slice(len(some), None)
+            others = plans_of(self.space, values[more], seconds_[more], cells[more])
+            each = (*best[: len(some)], *others)
+            index = simplest(each, values)
             row = np.unravel_index(cells[index], self.shape)[self.axis]
             split = int(self.space.rows.split[row])
             order = np.array([split, *order[order != split]])
@@ -556,23 +552,28 @@ class Keeper:
             result = replace(
                 result,
                 best=(each[index], *(best[at] for at in rest)),
-                values=(values[index], *(result.values[at] for at in rest)),
+                values=(float(values[index]), *(result.values[at] for at in rest)),
                 tied=len(tied),
             )
 
         def make(some: slice) -> Sequence[Execution]:
             indices = order[some]
-            return self._plans(
-                splits.first[indices], splits.second[indices], splits.places[indices]
-            )
+            return plans_of(self.space, *(values[indices] for values in splits.kept))
 
         return replace(result, splits=Ranked(result.best[:1], len(order), make))
 
-    def _plans(self, first: Floats, second: Floats, cells: Places) -> tuple[Execution, ...]:
-        objective = self.space.point.objective
-        sign = -1.0 if objective.more else 1.0
-        known = {objective.quantity: sign * first, objective.second: second}
-        return _settled(executions_at(self.space, cells, known))
+
+def plans_of(space: Space, first: Floats, second: Floats, cells: Places) -> tuple[Execution, ...]:
+    """Return the plans at places of the grid, by what they are ranked by."""
+    objective = space.point.objective
+    sign = -1.0 if objective.more else 1.0
+    known = {objective.quantity: sign * first, objective.second: second}
+    return _settled(executions_at(space, cells, known))
+
+
+def simplest(plans: Sequence[Execution], values: Floats) -> int:
+    """Return which plan has the least to set up, of those among which the model can't tell."""
+    return min(range(len(plans)), key=lambda at: (effort(plans[at]), values[at]))
 
 
 def _edge(best: float, objective: Objective) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,6 @@ from sweeps.search.buy import (
     sizes,
 )
 from sweeps.search.numbers import Numbers
-from sweeps.search.request import Point
 from sweeps.search.search import blocks_of
 from sweeps.search.space import Space, common_of, space_of
 from tests.cli_runner import Runner
@@ -103,10 +102,10 @@ def test_bounds_rule_out_what_takes_longer_and_nothing_else() -> None:
     for gpus in (8, 24, 32, 40, 56):
         one = Searched().run(point(gpus=gpus), 100e9).detail
         if one is not None:
-            assert may_take(Numbers(point()), [gpus], one["step_time"]) == {gpus}
-            assert not may_take(Numbers(point()), [gpus], 0.5 * one["step_time"])
+            assert may_take(Numbers(point(), [gpus]), one["step_time"]) == {gpus}
+            assert not may_take(Numbers(point(), [gpus]), 0.5 * one["step_time"])
         else:
-            assert not may_take(Numbers(point()), [gpus], np.inf)
+            assert not may_take(Numbers(point(), [gpus]), np.inf)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +125,8 @@ def test_numbers_together_have_the_plans_of_each_alone(
     asked: dict[str, Any], numbers: tuple[int, ...]
 ) -> None:
     question = point(**asked)
-    numbers_of = Numbers(question)
-    together = least_steps(numbers_of.spaces(numbers, dict.fromkeys(numbers, np.inf)))
+    numbers_of = Numbers(question, numbers)
+    together = least_steps(numbers_of.spaces(dict.fromkeys(numbers, np.inf)))
     alone: dict[int, dict[tuple[float, ...], float]] = {}
     for gpus in numbers:
         with suppress(InputError):
@@ -135,8 +134,8 @@ def test_numbers_together_have_the_plans_of_each_alone(
             alone |= least_steps([space_of(own)])
     assert together == alone
     for step in sorted(min(steps.values()) for steps in alone.values()):
-        each = {gpus for gpus in numbers if may_take(numbers_of, [gpus], step)}
-        assert may_take(numbers_of, numbers, step) == each
+        each = {gpus for gpus in numbers if may_take(Numbers(question, [gpus]), step)}
+        assert may_take(numbers_of, step) == each
 
 
 def least_steps(spaces: Iterable[Space]) -> dict[int, dict[tuple[float, ...], float]]:
@@ -338,9 +337,9 @@ def test_several_purchases_have_the_numbers_of_each_alone(cli: Runner) -> None:
 def test_bounds_that_are_known_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
-    def may_take(point: Point, several: Sequence[int], step: float) -> set[int]:
-        asked.extend(step for _ in several)
-        return {*several} if step >= 2.0 else set()
+    def may_take(numbers: Numbers, step: float) -> set[int]:
+        asked.extend(step for _ in numbers.several)
+        return {*numbers.several} if step >= 2.0 else set()
 
     monkeypatch.setattr("sweeps.search.buy.may_take", may_take)
     kept = Searched()

@@ -187,7 +187,7 @@ def said(plan: Execution) -> list[Any]:
 def test_numbers_searched_as_one_have_the_plans_of_each_alone(model: str) -> None:
     question, numbers = point(model=model, global_batch_size=96), (16, 24, 32, 48, 64)
     together: dict[int, Execution] = {}
-    for space in Numbers(question).spaces(numbers, dict.fromkeys(numbers, np.inf)):
+    for space in Numbers(question, numbers).spaces(dict.fromkeys(numbers, np.inf)):
         together |= recommended(space)
     for gpus in numbers:
         one = question.with_constants(world_size=float(gpus))
@@ -251,20 +251,21 @@ def test_no_step_is_shorter_than_its_layers(
     """Neither by the table of layers nor by what recomputes nothing; all other rows are there."""
     monkeypatch.setattr("sweeps.search.numbers.WORTH", 0)
     question = point(**changed)
-    gpus, numbers, exact = question.world_size, Numbers(question), space_of(question)
+    gpus, exact = question.world_size, space_of(question)
+    numbers = Numbers(question, [gpus])
     steps = np.full(len(exact.rows), np.inf)
     for block in blocks_of(exact):
         values = np.broadcast_to(block.value("step_time"), block.lengths)
         others = tuple(at for at in range(values.ndim) if at != block.axis)
         steps[block.rows] = np.fmin(steps[block.rows], values.min(axis=others))
-    ((least, most),) = numbers.least_steps([gpus]).values()
+    ((least, most),) = numbers.least_steps().values()
     asked_names = ("tp", "cp", "pp", "dp", "virtual_pipeline_size", "micro_batch_size")
     if "ep" in exact.rows.columns:
         asked_names += ("ep", "etp")
     rows = [*zip(*(exact.rows.columns[name].tolist() for name in asked_names), strict=True)]
     left = 0
     for longest in (least, 1.5 * least, 4.0 * least, most):
-        spaces = [*numbers.spaces([gpus], {gpus: longest})]
+        spaces = [*numbers.spaces({gpus: longest})]
         if not spaces:  # No split of these GPUs has degrees that may be so fast
             assert (steps > longest).all()
             continue
