@@ -455,7 +455,7 @@ def may_take(numbers: Numbers, step: float) -> set[int]:
         can = set[int]()
         bounded = space.plan is not None and is_bounded(space.plan, ["step_time"])
         for block in blocks_of(space, rows) if len(rows) else ():
-            some = block.reasons() == 0
+            some = block.able()
             if bounded:
                 some = some & (block.least("step_time") <= step)
             can |= {*block.rows[block.in_rows(some)].tolist()}

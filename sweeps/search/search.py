@@ -98,9 +98,7 @@ def search(
     if space.plan is None:
         return SearchResult(space, counts, (), (), ())
     staged = _Staged(space, Keeper(space, space.plan, max(keep, KEPT)), counts)
-    staged.trial()
     _look_at_all(space, staged, counts, progress)
-    staged.end()
     if counts.feasible and not len(staged.keeper.top):
         unranked(space)
     return staged.keeper.result(counts)
@@ -113,17 +111,40 @@ def _look_at_all(
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """Count every plan and take it in; what was computed for it is let go of."""
-    for group in groups_of(space):
-        can = []
-        for block in group:
-            bits = block.reasons()
-            _count(space, bits, block.cells // bits.size, counts)
-            can.append(bits == 0)
-            counts.evaluated += block.cells
-            counts.feasible += block.number(can[-1])
-        staged.take(group, can)
-        if progress is not None:
-            progress(counts.evaluated, len(space.rows) * space.ways)
+    for rows in staged.parts():
+        for group in groups_of(space, rows):
+            can = []
+            for block in group:
+                can.append(block.able())
+                _count(space, block, counts)
+                counts.evaluated += block.cells
+                counts.feasible += block.number(can[-1])
+            staged.take(group, can)
+            if progress is not None:
+                progress(counts.evaluated, len(space.rows) * space.ways)
+
+
+class Fallen:
+    """Why plans of a block don't count, as bits, whatever hides of their communication."""
+
+    def __init__(self, bits: NDArray[np.int64]) -> None:
+        self.bits, self.able = bits, bits == 0
+        self.present = int(np.bitwise_or.reduce(bits, axis=None))
+        self._alone: dict[int, tuple[NDArray[np.bool_], int]] = {}
+        self._with: dict[int, int] = {}
+
+    def number(self, bit: int) -> int:
+        """Return how many fall for a reason, as the open grid has them."""
+        if bit not in self._with:
+            self._with[bit] = int(np.count_nonzero(self.bits & bit)) if self.present & bit else 0
+        return self._with[bit]
+
+    def alone(self, bit: int) -> tuple[NDArray[np.bool_], int]:
+        """Return which fall for this reason and no other, and how many."""
+        if bit not in self._alone:
+            mask = self.bits == bit
+            self._alone[bit] = mask, int(np.count_nonzero(mask))
+        return self._alone[bit]
 
 
 @frozen(slots=True)
@@ -135,6 +156,8 @@ class Block:
     evaluator: Evaluator  # Computes it
     inside: Region  # Where, of what it computes
     region: Picking  # Where on the grid
+    # What blocks of the same rows fall for, by their labels and where they differ
+    known: dict[tuple[Any, ...], Fallen]
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -176,7 +199,7 @@ class Block:
         region[self.axis] = slice(0, len(picked))
         inside = tuple(region)
         region[self.axis] = picked
-        return replace(self, evaluator=evaluator, inside=inside, region=tuple(region))
+        return replace(self, evaluator=evaluator, inside=inside, region=tuple(region), known={})
 
     def places(self, index: Sequence[Any]) -> Places:
         """Return flat places on the grid of some of its plans."""
@@ -203,12 +226,35 @@ class Block:
     def reasons(self) -> NDArray[np.int64]:
         """Return why its plans don't count, as bits."""
         assert self.space.limits is not None
-        memory = self.value("peak_memory")
+        bits, repeated = self.fallen().bits, self.repeated()
+        again = self.space.limits.bits[AGAIN]
+        return bits if repeated is None else bits | np.where(repeated, again, 0)
+
+    def able(self) -> NDArray[np.bool_]:
+        """Return which of its plans count."""
+        able, repeated = self.fallen().able, self.repeated()
+        return able if repeated is None else able & ~repeated
+
+    def repeated(self) -> NDArray[np.bool_] | None:
+        """Return which of its plans differ from others in what hides of nothing; None: none."""
+        assert self.space.limits is not None
+        return self.space.limits.repeated(self.region)
+
+    def fallen(self) -> Fallen:
+        """Return why its plans don't count but for what hides, once for all that differ in that."""
+        assert self.space.limits is not None
         labels, limits = self.case.labels, self.space.limits
-        bits = limits.bits_at(self.region, labels, self.value("status"), memory)
-        if limits.blocks and labels["recompute"] == "block":
-            bits = bits | np.where(self.value(SHARE) >= 1.0, limits.bits[AGAIN], 0)
-        return np.asarray(bits, dtype=np.int64)
+        names = ("peak_memory", SHARE) if labels["recompute"] == "block" else ("peak_memory",)
+        nodes = (self.case.status, *(self.case.nodes[name] for name in names))
+        parts = (self.inside[at] for at in limits.deciding(nodes))
+        key = (id(self.case), *((part.start, part.stop) for part in parts))
+        if key not in self.known:
+            memory = self.value("peak_memory")
+            bits = limits.bits_at(self.region, labels, self.value("status"), memory)
+            if limits.blocks and labels["recompute"] == "block":
+                bits = bits | np.where(self.value(SHARE) >= 1.0, limits.bits[AGAIN], 0)
+            self.known[key] = Fallen(np.asarray(bits, dtype=np.int64))
+        return self.known[key]
 
 
 def blocks_of(
@@ -250,6 +296,7 @@ def groups_of(
         for first in range(rows.start, rows.stop, most):
             whole[position] = slice(first, min(first + most, rows.stop))
             group: list[Block] = []
+            known: dict[tuple[Any, ...], Fallen] = {}
             for part in Cuts([piece.stop - piece.start for piece in whole], BLOCK_CELLS):
                 inside = [
                     slice(piece.start + cut.start, piece.start + cut.stop)
@@ -265,18 +312,28 @@ def groups_of(
                     region: list[slice | Places] = [*box]
                     if picked is not None:
                         region[position] = picked[box[position]]
-                    group.append(Block(space, case, evaluator, box, tuple(region)))
+                    group.append(Block(space, case, evaluator, box, tuple(region), known))
             yield group
 
 
-def _count(space: Space, bits: NDArray[np.int64], several: int, counts: Counts) -> None:
+def _count(space: Space, block: Block, counts: Counts) -> None:
+    """Count why plans of a block fall; one that says nothing new falls for that, too."""
     assert space.limits is not None
-    present = int(np.bitwise_or.reduce(bits, axis=None))
-    single = bits[(bits & (bits - 1)) == 0] if present else bits
+    fallen, repeated = block.fallen(), block.repeated()
+    every = np.broadcast_shapes(fallen.bits.shape, () if repeated is None else repeated.shape)
+    several = block.cells // math.prod(every)
+    each = several * (math.prod(every) // fallen.bits.size)
+    again = space.limits.bits[AGAIN]
     for name, bit in space.limits.bits.items():
-        if present & bit:
-            total = int(np.count_nonzero(bits & bit)) * several
-            counts.add(name, total, int(np.count_nonzero(single == bit)) * several)
+        number, (mask, alone) = each * fallen.number(bit), fallen.alone(bit)
+        alone *= each
+        if repeated is not None and bit == again:
+            able, has = fallen.able & repeated, (fallen.bits & again) != 0
+            number += several * int(np.count_nonzero(repeated & ~has))
+            alone += several * int(np.count_nonzero(able))
+        elif repeated is not None and alone:
+            alone -= several * int(np.count_nonzero(mask & repeated))
+        counts.add(name, number, alone)
 
 
 # What a plan takes at least: a part of the step's time.  Its terms are from 0 on, so that a rounded
@@ -364,7 +421,7 @@ def compute_whole(
     while len(chosen):
         computed += len(chosen)
         for block in blocks_of(space, chosen):
-            compute(block, block.reasons() == 0)
+            compute(block, block.able())
         done[chosen] = True
         left = ~done[rows]
         left[left] = near(rows[left], first[left], second[left])
@@ -387,19 +444,19 @@ class _Staged:
         # Of plans that wait their rows and what no plan there is better than
         self.waiting: list[tuple[Places, Floats, Floats]] = []
 
-    def trial(self) -> None:
-        """Find out whether bounds pay, by some of the splits."""
+    def parts(self) -> Iterator[Places | None]:
+        """Yield the rows to take in, all at once, or some by which it is found if bounds pay."""
         space, plan = self.space, self.space.plan
         assert plan is not None
         if len(space.rows) * space.ways < WORTH or not is_bounded(plan, self.names):
+            yield None
             return
         self.staged = True
         some = np.linspace(0, space.rows.splits - 1, TRIED).astype(np.int64)
-        rows = np.flatnonzero(np.isin(space.rows.split, some))
-        for group in groups_of(space, rows):
-            self.take(group, [block.reasons() == 0 for block in group])
-        self.end()
-        self.done[rows] = True
+        tried = np.isin(space.rows.split, some)
+        for rows in (tried, ~tried):
+            yield np.flatnonzero(rows)
+            self.end()
 
     def take(self, group: Sequence[Block], can: Sequence[NDArray[np.bool_]]) -> None:
         """Take in blocks of the same rows, of whose plans some can run."""

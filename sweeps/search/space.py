@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from overhead.collectives.algorithm import Requirement
 from overhead.completion import following
 from overhead.frozen import frozen
+from overhead.graph import Node
 from overhead.labels import CHUNKED, FOLDED, INTERLEAVED, LABELS, PLAIN
 from sweeps.engine.evaluate import FoldedValues
 from sweeps.engine.grid import Array, LabelCase, Picking, cut
@@ -178,7 +179,7 @@ class Limits:
     def bits_at(
         self, region: Picking, labels: Mapping[str, str], status: Array, peak_memory: Array
     ) -> NDArray[np.int64]:
-        """Return all reasons why plans don't count, over a region."""
+        """Return why plans don't count, over a region, whatever hides of their communication."""
         capacity = cut(self._capacity, region)
         fits = (status & self.bits[DOES_NOT_FIT]) == 0
         full = fits & (peak_memory > self.threshold * capacity)
@@ -191,13 +192,24 @@ class Limits:
             if labels[name] not in (*CHUNKED, self._first.get(name)):
                 alone = cut(self.plan.grid.columns[degree], region) == 1.0
                 codes = codes | np.where(alone, self.bits[AGAIN], 0)
-        for idle, again in self._idle:
-            codes = codes | np.where(cut(idle, region) & cut(again, region), self.bits[AGAIN], 0)
         selective = "selective" if labels["recompute"] == "selective" else "others"
         for kind, again in self._modules:
             if kind == selective:
                 codes = codes | np.where(cut(again, region), self.bits[AGAIN], 0)
         return np.asarray(codes, dtype=np.int64)
+
+    def repeated(self, region: Picking) -> NDArray[np.bool_] | None:
+        """Return where what hides of nothing makes a plan that is there already; None: nowhere."""
+        masks = [cut(idle, region) & cut(again, region) for idle, again in self._idle]
+        where = reduce(np.logical_or, masks) if masks else None
+        return where if where is not None and where.any() else None
+
+    def deciding(self, nodes: Iterable[Node]) -> tuple[int, ...]:
+        """Return the axes along which `bits_at` may differ, where it is told of some nodes."""
+        dims = frozenset[str]().union(*(node.dims for node in nodes))
+        return tuple(
+            at for at, name in enumerate(self.plan.grid.names) if name in dims or name not in HIDING
+        )
 
     def reasons(self, bits: int) -> dict[str, str]:
         """Return the reasons of some bits, with what must hold."""
