@@ -115,8 +115,9 @@ def _look_at_all(
         for group in groups_of(space, rows):
             can = []
             for block in group:
-                can.append(block.able())
-                _count(space, block, counts)
+                fallen, repeated = block.fallen(), block.repeated()
+                can.append(fallen.but(repeated))
+                _count(space, block, fallen, repeated, counts)
                 counts.evaluated += block.cells
                 counts.feasible += block.number(can[-1])
             staged.take(group, can)
@@ -132,6 +133,10 @@ class Fallen:
         self.present = int(np.bitwise_or.reduce(bits, axis=None))
         self._alone: dict[int, tuple[NDArray[np.bool_], int]] = {}
         self._with: dict[int, int] = {}
+
+    def but(self, repeated: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        """Return which count, but for those that are there already."""
+        return self.able if repeated is None else self.able & ~repeated
 
     def number(self, bit: int) -> int:
         """Return how many fall for a reason, as the open grid has them."""
@@ -232,8 +237,7 @@ class Block:
 
     def able(self) -> NDArray[np.bool_]:
         """Return which of its plans count."""
-        able, repeated = self.fallen().able, self.repeated()
-        return able if repeated is None else able & ~repeated
+        return self.fallen().but(self.repeated())
 
     def repeated(self) -> NDArray[np.bool_] | None:
         """Return which of its plans differ from others in what hides of nothing; None: none."""
@@ -316,10 +320,11 @@ def groups_of(
             yield group
 
 
-def _count(space: Space, block: Block, counts: Counts) -> None:
+def _count(
+    space: Space, block: Block, fallen: Fallen, repeated: NDArray[np.bool_] | None, counts: Counts
+) -> None:
     """Count why plans of a block fall; one that says nothing new falls for that, too."""
     assert space.limits is not None
-    fallen, repeated = block.fallen(), block.repeated()
     every = np.broadcast_shapes(fallen.bits.shape, () if repeated is None else repeated.shape)
     several = block.cells // math.prod(every)
     each = several * (math.prod(every) // fallen.bits.size)

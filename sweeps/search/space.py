@@ -200,7 +200,8 @@ class Limits:
 
     def repeated(self, region: Picking) -> NDArray[np.bool_] | None:
         """Return where what hides of nothing makes a plan that is there already; None: nowhere."""
-        masks = [cut(idle, region) & cut(again, region) for idle, again in self._idle]
+        parts = ((idle, cut(again, region)) for idle, again in self._idle)
+        masks = [cut(idle, region) & again for idle, again in parts if again.any()]
         where = reduce(np.logical_or, masks) if masks else None
         return where if where is not None and where.any() else None
 
