@@ -208,6 +208,7 @@ for _way, _computing, _behind in (
 
 # Expert parallelism hides behind another micro-batch's computing: its forward behind that one's
 # backward, and the other way round, so that both have a layer's whole computing to hide behind.
+# What a pipeline's warm-up and cool-down pass has nothing beside it.
 
 PAIRS: dict[str, Any] = {
     **BOUND,
@@ -216,24 +217,60 @@ PAIRS: dict[str, Any] = {
 }
 
 
-@formula(**PAIRS)
-def exposed_ep_forward_time(ep_layer_forward_time, ep_overlap, moe_layer_computing_time):
-    """Exposed EP communication per layer, forward."""
-    return exposed(ep_layer_forward_time, ep_overlap, moe_layer_computing_time)
+WARMUP: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/pipeline_parallel/schedules.py, get_pp_rank_microbatches: one warm-up"
+    " more with overlap_moe_expert_parallel_comm",
+}
+
+
+@formula(assumes=("passes of warm-up and cool-down have no pass beside them",), **WARMUP)
+def unpaired_fraction(virtual_pipeline_size, pp, num_micro_batches):
+    """Fraction of passes without another micro-batch's pass beside them, bubble included."""
+    chunks = virtual_pipeline_size * num_micro_batches + pp - 1.0
+    return xp.minimum(virtual_pipeline_size * pp / chunks, 1.0)
+
+
+def _some_alone(time: Array, late: Array, unpaired: Array) -> Array:
+    """Return what isn't hidden of a time where some passes have nothing beside them."""
+    return late + unpaired * xp.maximum(time - late, 0.0)
+
+
+declare(
+    "paired_ep_forward_time",
+    ("ep_layer_forward_time", "ep_overlap", "moe_layer_computing_time"),
+    exposed,
+    **PAIRS,
+)
 
 
 @formula(**PAIRS)
+def paired_ep_backward_time(
+    ep_layer_forward_time, paired_ep_forward_time, ep_overlap, moe_layer_computing_time
+):
+    """Exposed EP communication per layer, backward, with another pass beside it."""
+    behind = moe_layer_computing_time - (ep_layer_forward_time - paired_ep_forward_time)
+    return exposed(ep_layer_forward_time, ep_overlap, behind)
+
+
+declare(
+    "exposed_ep_forward_time",
+    ("ep_layer_forward_time", "paired_ep_forward_time", "unpaired_fraction"),
+    _some_alone,
+    **WARMUP,
+)
+
+
+@formula(**WARMUP)
 def exposed_ep_backward_time(
     ep_layer_forward_time,
-    exposed_ep_forward_time,
-    ep_overlap,
-    moe_layer_computing_time,
+    paired_ep_backward_time,
+    unpaired_fraction,
     recomputed_exchanges,
+    ep_overlap,
     moe_layer_matmul_recompute_time,
 ):
     """Exposed EP communication per layer, backward."""
-    behind = moe_layer_computing_time - (ep_layer_forward_time - exposed_ep_forward_time)
+    once = _some_alone(ep_layer_forward_time, paired_ep_backward_time, unpaired_fraction)
     again = recomputed_exchanges * ep_layer_forward_time
-    return exposed(ep_layer_forward_time, ep_overlap, behind) + exposed(
-        again, ep_overlap, moe_layer_matmul_recompute_time
-    )
+    return once + exposed(again, ep_overlap, moe_layer_matmul_recompute_time)

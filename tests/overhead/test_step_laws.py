@@ -210,6 +210,7 @@ def test_exchanges_of_both_directions_hide_behind_one_layer_s_computing(
         "ep_layer_forward_time": sent,
         "ep_overlap": share,
         "moe_layer_computing_time": computing,
+        "unpaired_fraction": 0.0,
     }
     both = 2.0 * sent
     exposed = Evaluation(known, following(STEP_DEFAULTS, known))["layer_exposed_ep_time"]

@@ -175,7 +175,7 @@ def test_a_search_takes_modules_and_options_of_a_preset() -> None:
     assert found.recommended is not None
     best = found.recommended
     assert best.modules == ("mla_up_proj", "mlp")
-    assert best.given["ep_overlap"] == 0.7
+    assert best.given["ep_overlap"] == 0.8
     assert best.given["eager_launch_fraction"] == 0.36
 
 
