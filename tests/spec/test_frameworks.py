@@ -21,7 +21,7 @@ from tests.tables import examples
 SHIPPED = tuple(
     (
         "deepspeed fms-fsdp fsdp-llmfoundry internevo maxtext megatron-deepspeed-2022 megatron-lm "
-        "torchtitan"
+        "paddlenlp torchtitan"
     ).split()
 )
 # What no framework leaves to the rule.
