@@ -1,18 +1,19 @@
 """Formulas without a function of their own, and calls: rows of ``identities/SUBJECT.csv``.
 
-A row says what a quantity is: ``a + b``, ``a * b``, ``a``, a number, or ``a(b = c; group tp)``, the
-quantity ``a`` with ``c`` as its ``b`` and ``tp`` as the label ``group``.  It may say for which
-labels that holds (``topology=mesh|torus``, several joined by ``&``, a name in capitals is one of
-`overhead.labels`), the source with the place in it (else it is a derivation), what it assumes, a
-title (else the quantity's meaning is it), the name of the formula (else it is the quantity's with
-the labels' values), and what it lacks of a more general form, with the reason.
+A row says what a quantity is: ``a + b``, ``a - b``, ``a * b``, ``a * b / (c * d)``, ``a``, or a
+number; or ``a(b = c; group tp)``: the quantity ``a`` with ``c`` as its ``b`` and a label ``group``
+(``a()`` of itself: it has to be given).  It may say for which labels that holds
+(``topology=mesh|torus``, several joined by ``&``, a name in capitals is one of `overhead.labels`),
+the source with the place in it (else it is a derivation), what it assumes, a title (else the
+quantity's meaning is it), the name of the formula (else it is the quantity's with the labels'
+values), and what it lacks of a more general form, with the reason.
 """
 
 from __future__ import annotations
 
 import csv
-import operator
 from functools import cache, reduce
+from operator import add, mul
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +49,14 @@ def _declare(
     location: str,
 ) -> None:
     when = {label: _values(text) for label, text in _pairs(condition, "&", "=").items()}
-    if statement.endswith(")"):
-        of, _, rest = statement[:-1].partition("(")
+    of, _, rest = statement.rstrip(")").partition("(")
+    if of.isidentifier() and of != statement:
         bound, _, around = rest.partition("; ")
         bind = _pairs(bound, ", ", " = ")
         REGISTRY.add_call(Call(returns, of, bind, _pairs(around, ", ", " "), when, location))
         return
-    kernel, kind, inputs = _kernel(statement)
-    once = inputs and len({*inputs}) == len(inputs)
+    kernel, laws, inputs = _kernel(statement)
+    once = len({*inputs}) == len(inputs)
     reasons = _pairs(lacks, " | ", ": ").items()
     REGISTRY.add(
         Formula(
@@ -70,7 +71,7 @@ def _declare(
             lacks={each: reason for several, reason in reasons for each in several.split()},
             words=title,
             location=location,
-            laws=f"{kind}: {' '.join(inputs)}" if once else "",
+            laws=laws + " ".join(inputs) if laws and once else "",
         )
     )
 
@@ -87,22 +88,37 @@ def _values(text: str) -> str:
 
 def _kernel(statement: str) -> tuple[Any, str, tuple[str, ...]]:
     """Return what computes a statement, how it moves with its inputs, and these."""
-    if " + " in statement:
-        return _sum, "linear", tuple(statement.split(" + "))
-    if " * " in statement:
-        return _product, "proportional", tuple(statement.split(" * "))
+    for mark, kernel, laws in ((" + ", _sum, "linear"), (" * ", _product, "proportional")):
+        if mark in statement and " / " not in statement and " - " not in statement:
+            return kernel, f"{laws}: ", tuple(statement.split(mark))
+    if " / " in statement:
+        above, below = (part.strip("()").split(" * ") for part in statement.split(" / "))
+        return _quotient(len(above)), "", (*above, *below)
+    if " - " in statement:
+        return _difference, "", tuple(statement.split(" - "))
     if statement.isidentifier():
-        return _itself, "proportional", (statement,)
+        return _itself, "proportional: ", (statement,)
     value = float(statement)
     return (lambda: xp.asarray(value)), "", ()
 
 
 def _sum(*values):
-    return xp.asarray(reduce(operator.add, values))
+    return xp.asarray(reduce(add, values))
 
 
 def _product(*values):
-    return xp.asarray(reduce(operator.mul, values))
+    return xp.asarray(reduce(mul, values))
+
+
+def _quotient(above: int) -> Any:
+    def quotient(*values):
+        return reduce(mul, values[:above]) / reduce(mul, values[above:])
+
+    return quotient
+
+
+def _difference(value, other):
+    return value - other
 
 
 def _itself(value):

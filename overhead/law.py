@@ -187,5 +187,5 @@ def table() -> dict[str, Law]:
 
 
 def law_of(formula: Formula) -> Law | None:
-    """Return a formula's laws: those beside it, else its row's; None where it states none."""
-    return parsed(formula.laws) if formula.laws else table().get(formula.name)
+    """Return a formula's laws: its row's, else those beside it; None where it states none."""
+    return table().get(formula.name) or (parsed(formula.laws) if formula.laws else None)

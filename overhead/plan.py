@@ -13,12 +13,6 @@ from overhead.special import greatest_common_divisor
 MEGATRON = "megatron"
 
 
-@derived()
-def world_size(tp, cp, pp, dp):
-    """GPUs of the plan."""
-    return tp * cp * pp * dp
-
-
 @derived(returns="dp", assumes=("the remaining factor of the GPUs",))
 def dp_of_world(world_size, tp, cp, pp):
     """Data-parallel size: the remaining factor of the GPUs."""
@@ -29,12 +23,6 @@ def dp_of_world(world_size, tp, cp, pp):
 def num_micro_batches(global_batch_size, dp, micro_batch_size):
     """Micro-batches of a step on a rank."""
     return xp.maximum(xp.ceil(global_batch_size / (dp * micro_batch_size)), 1.0)
-
-
-@derived(returns="global_batch_size", when={"batched_by": "tokens"})
-def global_batch_of_tokens(tokens_per_step, sequence_length):
-    """Sequences of a step: those of all its tokens."""
-    return tokens_per_step / sequence_length
 
 
 @derived(returns="head_size", assumes=("heads share the hidden size, for nothing else is given",))

@@ -20,18 +20,6 @@ DALY: dict[str, Any] = {
 # How often it is interrupted.
 
 
-@derived()
-def run_nodes(world_size, gpus_per_failing_node):
-    """Servers of the run (not rounded)."""
-    return world_size / gpus_per_failing_node
-
-
-@derived(assumes=("an upper bound: faults that come together interrupt a run once",))
-def mean_time_between_failures(day, failure_rate, run_nodes):
-    """Mean time between interruptions of the run."""
-    return day / (failure_rate * run_nodes)
-
-
 # What a checkpoint takes.
 
 
@@ -185,12 +173,6 @@ def run_time(training_time, goodput):
     return training_time / xp.maximum(goodput, LEAST)
 
 
-@derived()
-def run_days(run_time, day):
-    """Training duration including interruptions, in days."""
-    return run_time / day
-
-
 # Energy of a step: GPUs by what they do, hosts, cards, fans, switches, conversion, the site.
 
 
@@ -284,12 +266,6 @@ def step_energy(
     return pue * (node_energy / psu_efficiency + switches + communication_energy)
 
 
-@derived()
-def token_energy(step_energy, tokens_per_step):
-    """Energy per token."""
-    return step_energy / tokens_per_step
-
-
 # What a run costs: GPU-hours rented or owned, with all that interrupts it.
 
 
@@ -318,12 +294,6 @@ def price_of_owning(
 def provisioned_gpus(world_size, spare_nodes, gpus_per_failing_node):
     """GPUs that are paid for, spare ones among them."""
     return world_size + spare_nodes * gpus_per_failing_node
-
-
-@derived()
-def run_gpu_hours(provisioned_gpus, run_time, hour):
-    """GPU-hours including interruptions and spares."""
-    return provisioned_gpus * run_time / hour
 
 
 @derived()

@@ -162,18 +162,6 @@ def ended_imbalance_time(balanced_bubble_time, uneven_time):
     return xp.where(uneven_time < 0.0, saved, uneven_time)
 
 
-@derived()
-def bubble_fraction(bubble_time, pipeline_time):
-    """Bubble / pipeline time."""
-    return bubble_time / pipeline_time
-
-
-@formula(source="narayanan2021", where="section 2.2.1")
-def bubble_over_ideal(bubble_time, busy_time):
-    """Bubble over the ideal time: of plain schedules (pp - 1)/num_micro_batches."""
-    return bubble_time / busy_time
-
-
 # What a device computes.
 
 

@@ -19,12 +19,6 @@ def lower_bound(latency_bound, bandwidth_bound):
     return xp.maximum(latency_bound, bandwidth_bound)
 
 
-@derived()
-def lower_bound_ratio(time, lower_bound):
-    """Time over its physical lower bound."""
-    return time / lower_bound
-
-
 @derived(
     returns="latency_bound",
     assumes=("a latency a message",),

@@ -8,10 +8,8 @@ from functools import reduce
 from overhead.arrays import xp
 from overhead.collectives.algorithm import Requirement
 from overhead.collectives.cost import Cost, scale, stack
-from overhead.formula import derived
 from overhead.quantity import Array
 
-GRID = {"topology": "mesh|torus"}
 SIZES = ("mesh_nx", "mesh_ny", "mesh_nz")
 # The size whose dimension a part of the buffer goes along next; before x comes z.
 FOLLOWING = ("mesh_ny", "mesh_nz", "mesh_nx")
@@ -135,9 +133,3 @@ def factors(ranks: int, dimensions: int) -> tuple[int, ...]:
             if max(sizes) < max(best) or (max(sizes) == max(best) and sum(sizes) < sum(best)):
                 best = sizes
     return best
-
-
-@derived(returns="mesh_ny", when=GRID)
-def grid_ny(ranks, mesh_nx, mesh_nz):
-    """Ranks along y, from the others."""
-    return ranks / (mesh_nx * mesh_nz)

@@ -13,7 +13,6 @@ from overhead.labels import HIERARCHY as NAME
 from overhead.quantity import Array
 
 HIERARCHY = {"topology": NAME}
-ONE_POD = {**HIERARCHY, "shape": "two_levels"}
 SEQUENTIAL = {**HIERARCHY, "phases": "sequential"}
 MODEL = ("one latency per hop, and the bytes of the slowest link / its bandwidth",)
 
@@ -27,12 +26,6 @@ def node_ranks(gpus_per_node, ranks):
     return xp.minimum(gpus_per_node, ranks)
 
 
-@derived(when=ONE_POD)
-def nodes(ranks, node_ranks):
-    """Nodes of the group."""
-    return ranks / node_ranks
-
-
 @derived(returns="nodes", when={**HIERARCHY, "shape": "three_levels"})
 def pod_nodes(ranks, node_ranks, nodes_per_pod):
     """Nodes of the group in one pod."""
@@ -43,12 +36,6 @@ def pod_nodes(ranks, node_ranks, nodes_per_pod):
 def pods(ranks, node_ranks, nodes):
     """Pods of the group."""
     return xp.asarray(ranks / (node_ranks * nodes))
-
-
-@derived(assumes=("all other ranks of the node use their NICs at the same time",))
-def ranks_sharing_nic(gpus_per_node, nics_per_node):
-    """Ranks that share one NIC."""
-    return gpus_per_node / nics_per_node
 
 
 # Conditions on the shape.
@@ -118,12 +105,6 @@ def all_to_all_oversubscription(nodes, pods, nodes_per_leaf, oversubscription):
 
 
 # Time of the whole message over one link.
-
-
-@derived()
-def intra_serialization_time(message_bytes, intra_bandwidth):
-    """Message size / intra-node link bandwidth."""
-    return message_bytes / intra_bandwidth
 
 
 @derived(assumes=("oversubscription divides the bandwidth of what leaves a node",), when=HIERARCHY)

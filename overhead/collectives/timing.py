@@ -8,7 +8,6 @@ from overhead.collectives.cost import flat, several
 from overhead.formula import declare, derived, formula
 
 FLAT = {"shape": "flat"}
-HOCKNEY = "hockney1994"
 MODEL = ("one latency per hop, and the bytes of the slowest link / its bandwidth",)
 
 
@@ -52,12 +51,6 @@ def flat_in_network_latency(latency, in_node, in_network_latency_factor):
 # The time, by what grows with the message.
 
 
-@formula(source=HOCKNEY)
-def serialization_time(message_bytes, bandwidth):
-    """Message size / link bandwidth."""
-    return message_bytes / bandwidth
-
-
 @formula(
     source="thakur2005",
     where="the term in gamma",
@@ -89,12 +82,6 @@ def energy(link_bytes, energy_per_bit):
 
 
 # Bandwidths as nccl-tests reports them.
-
-
-@formula(source="nccltests", where="doc/PERFORMANCE.md, algorithm bandwidth")
-def algbw(message_bytes, time):
-    """Algorithm bandwidth."""
-    return message_bytes / time
 
 
 @formula(

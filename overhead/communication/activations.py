@@ -120,12 +120,6 @@ UNKNOWN = {"shapes": "unknown"}
 END: dict[str, Any] = {"dimension": "vocabulary", "group": "tp", "share": "end_stage_fraction"}
 
 
-@formula(**TIED)
-def tied_message_bytes(reduction_bytes, padded_vocabulary_size, hidden_size, tp):
-    """Gradients of the embedding shard of a rank."""
-    return reduction_bytes * padded_vocabulary_size * hidden_size / tp
-
-
 # A further token has an embedding of its own, looked up on the last stage.  Its projection's
 # columns are split and its results gathered, whose gradients every rank has; what it takes, a
 # hidden state beside the embedding, is twice as wide as an activation.

@@ -11,7 +11,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import operation
-from overhead.formula import declare, derived, formula
+from overhead.formula import declare, formula
 from overhead.software.flat import PRICED
 from overhead.special import never_drawn
 
@@ -21,7 +21,6 @@ DISPATCHER: dict[str, Any] = {
 }
 NARROW: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.3.3"}
 UNKNOWN = {"shapes": "unknown"}
-BUSIEST = "all ranks wait for the rank with the most loaded experts"
 
 
 # The busiest rank, where tokens choose their experts by chance.
@@ -61,21 +60,6 @@ def drawn_expert_imbalance(
     # At most all tokens have a rank's experts among theirs.
     most = xp.maximum(xp.minimum(ep, experts / xp.maximum(experts_per_token, 1.0)), 1.0)
     return xp.minimum(rank_load_imbalance * (1.0 + largest_draw(ep) * deviation), most)
-
-
-@formula(
-    assumes=("tensor parallelism splits the sequence where there are experts", BUSIEST),
-    **DISPATCHER,
-)
-def routed_elements(rank_tokens, experts_per_token, expert_hidden_size, expert_load_imbalance, tp):
-    """Dispatched activations of the most loaded rank."""
-    return rank_tokens * experts_per_token * expert_hidden_size * expert_load_imbalance / tp
-
-
-@derived(assumes=("excess load of the most loaded rank is missing on other ranks",))
-def routed_load_balance(stage_moe_balance, expert_load_imbalance):
-    """Routed tokens, mean / max: over stages and over ranks."""
-    return stage_moe_balance / expert_load_imbalance
 
 
 EP: dict[str, Any] = {
@@ -160,12 +144,6 @@ ONCE: dict[str, Any] = {
     "where": "csrc/kernels/intranode.cu @f7fb36f407, dispatch: is_token_in_rank; csrc/hybrid_ep"
     " likewise sends a token once to each rank",
 }
-
-
-@formula(**SOURCE)
-def ep_nic_bandwidth(effective_inter_bandwidth, ep_oversubscription):
-    """Effective NIC bandwidth of expert traffic: its fraction of the links above."""
-    return effective_inter_bandwidth / ep_oversubscription
 
 
 @formula(assumes=(EVENLY,), when=PODS, **SOURCE)

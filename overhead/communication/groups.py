@@ -245,12 +245,6 @@ def ring_pair_oversubscription(tp, cp, gpus_per_node, nodes_per_leaf, oversubscr
 # Numbers of groups.
 
 
-@derived()
-def groups(tp, cp, pp, dp, group_size):
-    """Groups of a kind in the whole plan."""
-    return tp * cp * pp * dp / group_size
-
-
 PAIRED = ("boundary", "cp_ring", "cp_outer")
 ALIKE = (
     "tp",

@@ -49,16 +49,6 @@ def logits_weight_gradient_time(
     return logits_chunk_weight_gradient_time * chunks + xp.maximum(chunks - 1.0, 0.0) * read
 
 
-@formula(
-    source="wijmans2024",
-    where="apple/ml-cross-entropy, cut_cross_entropy/cce_backward.py @18e76ada05",
-    assumes=("recomputed logits take a forward GEMM",),
-)
-def logits_recomputation_time(loss_recomputation, logits_forward_time):
-    """LM head GEMM: recomputation time in the loss's backward pass."""
-    return loss_recomputation * logits_forward_time
-
-
 @formula(source="megatron", where="megatron/core/tensor_parallel/cross_entropy.py")
 def loss_time(loss_bytes, rank_tokens, vocabulary_width, memory_efficiency, memory_bandwidth):
     """Loss and loss gradient time: softmax over the vocabulary shard."""

@@ -32,16 +32,6 @@ FORM: dict[str, Any] = {
 }
 
 
-@formula(
-    source=quantities.MEASURED,
-    where="rates by precision",
-    assumes=("BF16 reaches the same fraction of its peak as the GEMM precision",),
-)
-def output_matmul_flops(peak_measured_matmul_flops, attention_peak_flops, peak_flops):
-    """Best GEMM rate in BF16, by default."""
-    return peak_measured_matmul_flops * attention_peak_flops / peak_flops
-
-
 def _padded(size: Array, tile: Array | float) -> Array:
     """Round a product's side up to whole tiles; there are smaller ones for less than one."""
     unpadded = (size % 1.0 > 0.0) | (size < tile)
@@ -131,21 +121,9 @@ EXPERTS: dict[str, Any] = {
 
 
 @formula(**TENSOR)
-def mlp_width(ffn_size, tp):
-    """Inner size of a dense MLP on one rank."""
-    return ffn_size / tp
-
-
-@formula(**TENSOR)
 def mlp_up_width(gated_mlp, mlp_width):
     """Dense MLP up-projection outputs per rank: twice the inner size if gated."""
     return (1.0 + gated_mlp) * mlp_width
-
-
-@formula(**TENSOR)
-def shared_width(shared_ffn_size, tp):
-    """Inner size of shared experts on one rank."""
-    return shared_ffn_size / tp
 
 
 @formula(**TENSOR)
@@ -155,21 +133,9 @@ def shared_up_width(gated_mlp, shared_width):
 
 
 @formula(**EXPERTS)
-def expert_width(expert_ffn_size, etp):
-    """Inner size of one routed expert on one rank."""
-    return expert_ffn_size / etp
-
-
-@formula(**EXPERTS)
 def expert_up_width(gated_mlp, expert_width):
     """Routed-expert up-projection outputs per rank."""
     return (1.0 + gated_mlp) * expert_width
-
-
-@formula(**EXPERTS)
-def local_experts(experts, ep):
-    """Routed experts of a rank."""
-    return experts / ep
 
 
 @formula(
@@ -186,28 +152,10 @@ def expert_tokens(expert_load_imbalance, experts_per_token, rank_tokens, etp, ep
     return sent * (etp * ep) / (tp * xp.maximum(experts, 1.0))
 
 
-@formula(source="megatron", where="megatron/core/transformer/moe/router.py")
-def router_tokens(rank_tokens, sequence_shards):
-    """Tokens that a rank routes."""
-    return rank_tokens / sequence_shards
-
-
-@formula(**TENSOR)
-def vocabulary_width(padded_vocabulary_size, tp):
-    """Vocabulary rows of the LM head per rank."""
-    return padded_vocabulary_size / tp
-
-
 MTP: dict[str, Any] = {
     "source": "megatron",
     "where": "megatron/core/transformer/multi_token_prediction.py, eh_proj",
 }
-
-
-@formula(**MTP)
-def mtp_width(hidden_size, tp):
-    """MTP projection outputs per rank."""
-    return hidden_size / tp
 
 
 @formula(**MTP)

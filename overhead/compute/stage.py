@@ -100,17 +100,6 @@ OFFLOAD: dict[str, Any] = {
 }
 
 
-@formula(
-    returns="offload_transfer_time",
-    assumes=("copies are concurrent with compute, at no cost, over the link of the GPU",),
-    when={"stashing": "host"},
-    **OFFLOAD,
-)
-def activation_transfer_time(activation_offload, middle_activation_memory, host_bandwidth):
-    """Offload transfer time of one micro-batch and stage, one direction."""
-    return activation_offload * middle_activation_memory / host_bandwidth
-
-
 def _longer(transfer, time):
     return xp.maximum(transfer - time, 0.0)
 

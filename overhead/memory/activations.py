@@ -19,12 +19,6 @@ TENSOR: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.1"}
 SEQUENCE: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
 
 
-@formula(**LAYER)
-def rank_tokens(sequence_length, micro_batch_size, cp):
-    """Tokens of a micro-batch on a rank."""
-    return sequence_length * micro_batch_size / cp
-
-
 @formula(**SEQUENCE)
 def sequence_shards(sequence_parallel, tp):
     """Ranks that share the activations between blocks."""

@@ -23,12 +23,6 @@ CUT: dict[str, Any] = {
 }
 
 
-@formula(assumes=("chunks of tokens are equal",), **CHUNKS)
-def logit_tokens(rank_tokens, loss_chunks):
-    """Tokens per chunk of the logits of a micro-batch."""
-    return rank_tokens / loss_chunks
-
-
 @formula(
     returns="logit_tokens",
     assumes=("a chunk's logits take about as much as all hidden states",),

@@ -114,12 +114,6 @@ def fsdp_left_weight_memory(
 # What the host holds, by GPU.
 
 
-@formula(when=HOST, **DEEPSPEED)
-def offloaded_weight_memory(parameter_offload, weight_shard_memory):
-    """Weights in host memory."""
-    return parameter_offload * weight_shard_memory
-
-
 @formula(
     returns="offloaded_weight_memory",
     assumes=("of experts as many ranks have a shard as of other weights",),

@@ -350,12 +350,6 @@ def peak_memory(first_stage_memory, second_stage_memory, expert_stage_memory, la
     return xp.maximum(xp.maximum(first_stage_memory, between), last_stage_memory)
 
 
-@formula(source="derivation")
-def memory_headroom(memory_capacity, peak_memory):
-    """Free memory of the peak stage; negative if the plan does not fit."""
-    return memory_capacity - peak_memory
-
-
 # Memory of the fullest stage of a pipeline, by part: of the stages that can be it, each once.
 #
 # From the second stage on less and less is in flight, so of the middle stages the second is the

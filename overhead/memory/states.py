@@ -447,14 +447,3 @@ def stage_parameters(
 
 
 BARE: dict[str, Any] = {"shapes": "unknown"}
-
-
-@formula(
-    returns="stage_parameters",
-    assumes=("unknown shapes: all parameters are distributed evenly",),
-    when=BARE,
-    **TENSOR,
-)
-def even_stage_parameters(weight_copies, parameters, tp, pp):
-    """Parameters per rank, from the model total only."""
-    return weight_copies * parameters / (tp * pp)

@@ -93,12 +93,6 @@ def megatron_buckets(reduced_elements, bucket_elements):
 # Gradient accumulation: only the last micro-batch's backward has gradients to be sent.
 
 
-@derived(returns="overlap_window", assumes=("all micro-batches take equally long",))
-def window_of_last_backward(backward_fraction, compute_time, num_micro_batches):
-    """Compute time of the last backward pass."""
-    return backward_fraction * compute_time / num_micro_batches
-
-
 @formula(
     returns="overlapped_time",
     source=mechanisms.BUCKETS,
@@ -130,12 +124,6 @@ def counted_messages_time(messages, message_latency, transfer_time):
 FUSED = {"mechanism": "fused_messages"}
 
 
-@derived(when=FUSED)
-def fusing_saves(communication_time, fused_communication_time):
-    """Time that fusing messages saves; negative where the copies cost more than the latencies."""
-    return communication_time - fused_communication_time
-
-
 @derived(returns="ideal_overlapped_time", when=FUSED)
 def ideal_fused_time(compute_time, fused_communication_time):
     """Time of the longer one, with the messages fused."""
@@ -155,12 +143,6 @@ BULK: dict[str, Any] = {
 def compute_sms(sms, num_sm):
     """SMs left for compute."""
     return xp.maximum(sms - num_sm, 1.0)
-
-
-@derived(assumes=(ALONE, "all SMs are busy all the time"))
-def sm_limited_compute_time(compute_time, sms, compute_sms):
-    """Compute time on the SMs left by communication."""
-    return compute_time * sms / compute_sms
 
 
 @formula(
@@ -322,9 +304,3 @@ def split_columns(matmul_n, matmul_chunks):
 CHUNK = {"matmul_m": "chunk_rows", "matmul_n": "chunk_columns"}
 CHOSEN = {"compute": "waves|tiles", "mechanism": ONE_COMPUTATION}
 CUT = {"mechanism": "|".join([*RING.values(), "ring_exchange_aggregate", *SPLIT.values()])}
-
-
-@derived(returns="single_chunk_time", assumes=("all pieces take equally long",), when=CUT)
-def equal_piece_time(slowed_matmul_time, matmul_chunks):
-    """Time of one GEMM chunk."""
-    return slowed_matmul_time / matmul_chunks

@@ -54,18 +54,6 @@ def ideal_overlapped_time(compute_time, communication_time):
     return xp.maximum(compute_time, communication_time)
 
 
-@derived()
-def hidden_time(sequential_time, overlapped_time):
-    """Time saved by overlap; negative if the slowdown costs more."""
-    return sequential_time - overlapped_time
-
-
-@derived()
-def exposed_time(overlapped_time, compute_time):
-    """Exposed time."""
-    return overlapped_time - compute_time
-
-
 @derived(assumes=("relative to the shorter duration, so that 1 is the maximum",))
 def overlap_of_shorter(hidden_time, compute_time, communication_time):
     """Overlapped time / shorter duration; 0 without communication."""
@@ -252,12 +240,6 @@ def reduce_scatter_ring_time(
     return xp.maximum(slowed_matmul_time, communication_time + single_chunk_time) + partial_sum_time
 
 
-@derived(returns="last_split_time", assumes=("the last part is sent as fast as the others",))
-def last_of_equal_splits(communication_time, splits):
-    """Communication time of the last split, by default."""
-    return communication_time / splits
-
-
 @formula(
     returns="overlapped_time",
     source=mechanisms.ENGINE,
@@ -300,12 +282,6 @@ def bandwidth_to_peers(port_bandwidth, ranks, link_bandwidth):
 
 
 # Parts of a product, each reduced and scattered behind the next one's product.
-
-
-@formula(source=mechanisms.ENGINE, where="num_splits")
-def split_message_bytes(message_bytes, splits):
-    """Bytes of one of equal parts."""
-    return message_bytes / splits
 
 
 @formula(source=mechanisms.ENGINE, where="the last part has multiprocessors of its own")

@@ -56,12 +56,6 @@ for _returns, _figures, _title in (
     declare(_returns, ("in_node", *_figures), of_link, _title, **_said)
 
 
-@priced(when=STEPWISE)
-def step_serialization_time(message_bytes, port_rate, inner_efficiency):
-    """Message size / achieved link bandwidth."""
-    return message_bytes / (port_rate * inner_efficiency)
-
-
 # Steps.
 
 
@@ -100,28 +94,6 @@ def flat_nvls_fixed_time(ranks, gpus_per_host, nvls_time, nvls_hosts_time):
 
 
 # Bytes.
-
-
-@priced(returns="ll_byte_time", when={**FLAT, "form": "ring|pairs|message"})
-def flat_ll_byte_time(transfer_fraction, port_rate, inner_efficiency, inner_ll_rate_ratio):
-    """Time of a byte with LL."""
-    return transfer_fraction / (port_rate * inner_efficiency * inner_ll_rate_ratio)
-
-
-@priced(returns="simple_byte_time", when={**FLAT, "form": "ring|pairs|message|schedule"})
-def flat_simple_byte_time(transfer_fraction, port_rate, inner_efficiency):
-    """Time of a byte with Simple."""
-    return transfer_fraction / (port_rate * inner_efficiency)
-
-
-@priced(
-    returns="simple_byte_time",
-    assumes=("a rank gives the whole buffer to readers, and writes its part",),
-    when=NVLS,
-)
-def flat_nvls_byte_time(sent_fraction, port_rate, nvls_efficiency):
-    """Time of a byte with NVLS."""
-    return sent_fraction / (port_rate * nvls_efficiency)
 
 
 def _ramp(ramp, fraction, rate):

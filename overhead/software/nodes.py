@@ -92,12 +92,6 @@ def far_ramp_time(fabric_ramp_steps, inter_node_step_latency, nic_efficiency):
     return fabric_ramp_steps * inter_node_step_latency * nic_efficiency
 
 
-@priced(when=NODES)
-def intra_step_serialization_time(message_bytes, port_rate, channel_efficiency):
-    """Message size / achieved intra-node link bandwidth."""
-    return message_bytes / (port_rate * channel_efficiency)
-
-
 # Bytes on each level, at full rate.
 
 
@@ -164,12 +158,6 @@ def pair_inner_bytes(node_ranks, ranks, port_rate):
 def pair_outer_bytes(total_nodes, node_ranks, node_nic_bandwidth):
     """Time per byte of send/recv on the NICs of a node."""
     return (total_nodes - 1.0) / total_nodes * node_ranks / node_nic_bandwidth
-
-
-@priced(returns="inner_byte_time", when={**NODES, "form": "message|schedule"})
-def phase_inner_bytes(intra_transfer_fraction, port_rate):
-    """Time per byte of a schedule on the bottleneck intra-node port."""
-    return intra_transfer_fraction / port_rate
 
 
 @priced(returns="outer_byte_time", when={**NODES, "form": "message|schedule"})

@@ -24,16 +24,6 @@ UPDATED_NUMBERS = 7.0
 
 
 @formula(
-    assumes=("each pass copies the weight shard to the GPU before the all-gather",),
-    when=HOST,
-    **FULLY_SHARD,
-)
-def weight_transfer_time(middle_offloaded_weight_memory, gather_every_micro_batch, host_bandwidth):
-    """Weight transfer time from host memory per pass."""
-    return middle_offloaded_weight_memory * gather_every_micro_batch / host_bandwidth
-
-
-@formula(
     assumes=("each micro-batch takes gradients to host memory and back, to add the next one's",),
     when={**ZERO, "schedule": TRAINING},
     **DEEPSPEED,

@@ -7,48 +7,8 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.formula import declare, formula
 
-PALM: dict[str, Any] = {"source": "chowdhery2022", "where": "appendix B"}
 MASKED = "masked positions count as computed"
 AGAIN: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5 and appendix A"}
-
-
-@formula(**PALM)
-def tokens_per_second(tokens_per_step, step_time):
-    """Tokens a second, over all GPUs."""
-    return tokens_per_step / step_time
-
-
-@formula(**PALM)
-def tokens_per_second_per_gpu(tokens_per_second, world_size):
-    """Tokens/s per GPU."""
-    return tokens_per_second / world_size
-
-
-# FLOPs of a step of forwards alone.
-
-
-@formula(assumes=(MASKED, "nothing recomputed counts"), **PALM)
-def model_flops_per_second_per_gpu(model_flops, step_time, world_size):
-    """Model FLOP/s per GPU."""
-    return model_flops / (step_time * world_size)
-
-
-@formula(assumes=(MASKED, "dense peak at the GEMM precision"), **PALM)
-def mfu(model_flops_per_second_per_gpu, peak_flops):
-    """MFU, full attention FLOPs."""
-    return model_flops_per_second_per_gpu / peak_flops
-
-
-@formula(assumes=("causal attention FLOPs only", "nothing recomputed counts"), **PALM)
-def causal_mfu(causal_model_flops, step_time, world_size, peak_flops):
-    """MFU, causal attention FLOPs."""
-    return causal_model_flops / (step_time * world_size * peak_flops)
-
-
-@formula(assumes=("recomputation inside fused attention is not counted",), **PALM)
-def hfu(hardware_flops, step_time, world_size, peak_flops):
-    """HFU: achieved / peak FLOP/s, recomputation included."""
-    return hardware_flops / (step_time * world_size * peak_flops)
 
 
 # What is computed again.
@@ -185,24 +145,6 @@ def step_compute_time(
 
 
 # A whole training.
-
-
-@formula(source=OWN, assumes=("steps are all alike, and nothing interrupts them",))
-def training_steps(training_tokens, tokens_per_step):
-    """Training steps."""
-    return training_tokens / tokens_per_step
-
-
-@formula(source=OWN)
-def gpu_hours(world_size, training_time, hour):
-    """Training GPU-hours."""
-    return world_size * training_time / hour
-
-
-@formula(source=OWN)
-def training_days(training_time, day):
-    """Training duration (days)."""
-    return training_time / day
 
 
 @formula(source=OWN, assumes=("GPUs alone are paid for",))

@@ -105,7 +105,10 @@ def _formula_counts() -> Iterator[str]:
 
 def _subject(formula: Formula) -> str:
     """Return the folder or file of the formulas' package that declares one; else its file."""
-    parts = Path(formula.location.rpartition(":")[0]).with_suffix("").parts
+    path = Path(formula.location.rpartition(":")[0])
+    parts = path.with_suffix("").parts
+    if path.suffix == ".csv":
+        return path.stem
     within = [index for index, part in enumerate(parts) if part == "overhead"]
     return parts[within[-1] + 1] if within else parts[-1]
 

@@ -59,6 +59,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "compute": ("overhead/test_compute*", "overhead/test_own_layers", "overhead/test_loss"),
     "folded": ("overhead/test_schedule",),
     "hops": ("hops/test_forms",),
+    "identities": ("overhead/test_formulas", "overhead/test_laws"),
     "interleaved": ("overhead/test_own_layers", "overlap/test_step_timeline"),
     "memory": ("overhead/test_memory*", "overhead/test_offload*", "overhead/test_recomputation"),
     "model": ("overhead/test_order", "overhead/test_hybrid", "overhead/test_memory*"),

@@ -66,9 +66,9 @@ def test_what_is_wrong_is_noticed(what: str, said: str) -> None:
     ("what", "name", "said"),
     [
         (
-            "day / (failure_rate * run_nodes) -> day * (failure_rate * run_nodes)",
-            "mean_time_between_failures",
-            "is not proportional to the power -1 of failure_rate",
+            "training_time / xp.maximum(goodput, LEAST) -> training_time * xp.maximum(goodput, LEAST)",
+            "run_time",
+            "is not proportional to the power -1 of goodput",
         ),
         (
             "weight_bytes + optimizer_bytes -> weight_bytes",

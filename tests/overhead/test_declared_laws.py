@@ -39,8 +39,9 @@ def points(draw: st.DrawFn) -> Drawn:
 
 
 def subject(formula: Formula) -> str:
-    """Return the folder or file in which a formula stands."""
-    return Path(formula.location.rpartition(":")[0]).relative_to(ROOT).parts[0].removesuffix(".py")
+    """Return the folder or file in which a formula stands, or the table."""
+    path = Path(formula.location.rpartition(":")[0]).relative_to(ROOT)
+    return path.stem if path.suffix == ".csv" else path.parts[0].removesuffix(".py")
 
 
 def chunks() -> dict[str, tuple[Formula, ...]]:

@@ -303,11 +303,16 @@ def test_what_is_given_is_taken() -> None:
     assert derive("model_flops", {"model_flops_per_token": 6.0, "tokens_per_step": 2.0}) == 12.0
 
 
+# Where formulas of a model stand.
+SHAPED = ("transformer", "model")
+PLACES = ("overhead/transformer.py", "overhead/model/", *(f"identities/{n}.csv" for n in SHAPED))
+
+
 def test_every_shape_counts_for_something() -> None:
     used = {
         name
         for formula in REGISTRY.values()
-        if "overhead/transformer.py" in formula.location or "overhead/model/" in formula.location
+        if any(place in formula.location for place in PLACES)
         for name in formula.inputs
     }
     # What predicts further tokens stands beside a step's FLOPs.
