@@ -69,7 +69,7 @@ def _left(variable: str, text: str, operation: str) -> tuple[frozenset[str], str
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LeftBySettings:
     """What a run's settings leave to an operation."""
 
     # The forms that are left, `NO_NVLS`, or empty where all are; behind a semicolon the protocol
@@ -80,10 +80,10 @@ class Settings:
     short_unknown: str = ""  # Why nothing is known of short messages' times
 
 
-def left_by(settings: Mapping[str, str], operation: str) -> Settings:
+def left_by(settings: Mapping[str, str], operation: str) -> LeftBySettings:
     """Return what settings leave to an operation, with notes on them."""
     if operation not in _FUNCTIONS:
-        return Settings()
+        return LeftBySettings()
     names, notes = {}, []
     for variable in (ALGORITHM, PROTOCOL):
         names[variable], strange = (
@@ -122,12 +122,14 @@ def left_by(settings: Mapping[str, str], operation: str) -> Settings:
         unknown = f"{given}: LL128 carries short messages, and {NO_TIMES}"
     if "simple" not in protocols and "ll128" in protocols:
         notes.append(f"{given}: long messages by LL128 have 120 of every 128 bytes as data")
-    return Settings(f"{word};{only}" if only else word, tuple(notes), short_unknown=unknown)
+    return LeftBySettings(f"{word};{only}" if only else word, tuple(notes), short_unknown=unknown)
 
 
-def _nothing_left(given: str, algorithms: set[str], operation: str, notes: list[str]) -> Settings:
+def _nothing_left(
+    given: str, algorithms: set[str], operation: str, notes: list[str]
+) -> LeftBySettings:
     """Return what to say where no algorithm is left that times are known of."""
     if PAT in algorithms and operation in OF_PAT:
-        return Settings(notes=tuple(notes), unknown=f"{given}: NCCL's PAT, and {NO_TIMES}")
+        return LeftBySettings(notes=tuple(notes), unknown=f"{given}: NCCL's PAT, and {NO_TIMES}")
     notes.append(f"{given}: leaves {operation} no algorithm, so compared with all")
-    return Settings(notes=tuple(notes))
+    return LeftBySettings(notes=tuple(notes))

@@ -15,7 +15,7 @@ from sweeps.cli.sections import wrapped
 from sweeps.errors import InputError
 from sweeps.launch.documents import flat
 from sweeps.launch.frameworks import settings_of
-from sweeps.launch.settings import Settings
+from sweeps.launch.settings import FrameworkSettings
 from sweeps.search.answer import WHOLE, Answer, answer
 from sweeps.search.details import Detail, details
 from sweeps.search.request import Execution, read_request
@@ -79,7 +79,7 @@ def _changes(file_plan: Execution, best: Execution, from_file: FromFile) -> str:
     return ", ".join((*added, *(f"no {flag}" for flag in gone)))
 
 
-def _lines(every: tuple[Settings, ...], name: str) -> list[str]:
+def _lines(every: tuple[FrameworkSettings, ...], name: str) -> list[str]:
     lines = next(
         framework_lines.lines for framework_lines in every if framework_lines.framework == name
     )

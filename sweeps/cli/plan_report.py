@@ -31,7 +31,7 @@ from sweeps.engine.grid import is_row_number
 from sweeps.impossible import impossible
 from sweeps.job import Job
 from sweeps.launch.frameworks import settings_of
-from sweeps.launch.settings import Settings
+from sweeps.launch.settings import FrameworkSettings
 from sweeps.result import Result
 from sweeps.search.answer import (
     NO_ROOM,
@@ -565,7 +565,7 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
     yield ""
 
 
-def settings_lines(settings: Sequence[Settings]) -> Iterator[str]:
+def settings_lines(settings: Sequence[FrameworkSettings]) -> Iterator[str]:
     """Yield a plan in the words of frameworks."""
     yield "launch settings"
     for setting in settings:
@@ -576,7 +576,7 @@ def settings_lines(settings: Sequence[Settings]) -> Iterator[str]:
     yield ""
 
 
-def _packed(settings: Settings) -> Iterator[str]:
+def _packed(settings: FrameworkSettings) -> Iterator[str]:
     """Yield settings with several on a line where they are short."""
     if settings.framework == "DeepSpeed":
         text = " ".join(line.strip() for line in settings.lines)

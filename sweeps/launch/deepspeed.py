@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sweeps.launch.settings import LaunchFile, Settings, json_text, overlaps
+from sweeps.launch.settings import FrameworkSettings, LaunchFile, json_text, overlaps
 from sweeps.search.request import Execution
 
 SCHEDULES = ("one_f_one_b",)
@@ -18,10 +18,10 @@ FILE = "deepspeed.json"
 TYPES = {"bf16": "bf16", "fp16": "fp16", "fp8": "bf16", "fp4": "bf16", "tf32": "", "fp32": ""}
 
 
-def settings(plan: Execution) -> Settings:
+def settings(plan: Execution) -> FrameworkSettings:
     """Return a plan's configuration of DeepSpeed, as JSON."""
     lines = json_text(config(plan)).splitlines()
-    return Settings("DeepSpeed", tuple(lines), tuple(unsaid(plan)))
+    return FrameworkSettings("DeepSpeed", tuple(lines), tuple(unsaid(plan)))
 
 
 def launch_file(plan: Execution, _: tuple[str, ...]) -> LaunchFile:

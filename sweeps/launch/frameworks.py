@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweeps.launch import deepspeed, megatron, torchtitan
-from sweeps.launch.settings import LaunchFile, Settings
+from sweeps.launch.settings import FrameworkSettings, LaunchFile
 from sweeps.launch.terms import terms_of
 from sweeps.search.request import Execution
 
@@ -20,7 +20,7 @@ def schedules_of(framework: str) -> tuple[str, ...]:
     return known.get(framework, ())
 
 
-def settings_of(plan: Execution) -> tuple[Settings, ...]:
+def settings_of(plan: Execution) -> tuple[FrameworkSettings, ...]:
     """Return a plan's settings in every framework."""
     return tuple(framework.settings(plan) for framework in FRAMEWORKS)
 

@@ -12,8 +12,8 @@ from overhead.memory.quantities import MODULES
 from sweeps.launch.megatron_model import model_arguments, unsaid_of_model
 from sweeps.launch.settings import (
     FIRST_STEPS,
+    FrameworkSettings,
     LaunchFile,
-    Settings,
     commented,
     end_layers,
     options_of,
@@ -29,7 +29,7 @@ SCHEDULES = ("one_f_one_b", "interleaved")
 LAYOUT_CHUNKS = 256  # more aren't written out
 
 
-def settings(plan: Execution) -> Settings:
+def settings(plan: Execution) -> FrameworkSettings:
     """Return a plan's arguments of Megatron-LM."""
     lines = (
         *said(plan, MEGATRON, "batch"),
@@ -40,7 +40,7 @@ def settings(plan: Execution) -> Settings:
     missing = list(_unsaid(plan))
     if plan["tp"] > 1.0 or plan["cp"] > 1.0:
         missing.append("before Blackwell it wants CUDA_DEVICE_MAX_CONNECTIONS=1 in the environment")
-    return Settings("Megatron-LM", lines, tuple(missing))
+    return FrameworkSettings("Megatron-LM", lines, tuple(missing))
 
 
 def launch_file(plan: Execution, heading: tuple[str, ...]) -> LaunchFile:

@@ -14,7 +14,7 @@ FIRST_STEPS = 20
 
 
 @frozen()
-class Settings:
+class FrameworkSettings:
     """A plan in the words of a framework."""
 
     framework: str  # Which
@@ -29,7 +29,7 @@ class LaunchFile:
 
     name: str  # Of the file
     text: str  # Its content
-    missing: tuple[str, ...] = ()  # As of `Settings`
+    missing: tuple[str, ...] = ()  # As of `FrameworkSettings`
 
 
 def overlaps(plan: Execution, dimension: str) -> bool:

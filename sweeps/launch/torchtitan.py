@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from sweeps.launch.settings import (
     FIRST_STEPS,
+    FrameworkSettings,
     LaunchFile,
-    Settings,
     commented,
     end_layers,
     options_of,
@@ -31,9 +31,9 @@ RECOMPUTE: Mapping[str, tuple[str, ...]] = {
 CONVERTERS = {"fp8": "float8", "fp8_current": "float8", "mxfp8": "mx"}
 
 
-def settings(plan: Execution) -> Settings:
+def settings(plan: Execution) -> FrameworkSettings:
     """Return what a plan says of torchtitan's configuration, as TOML."""
-    return Settings("torchtitan", tuple(config(plan)), tuple(unsaid(plan)))
+    return FrameworkSettings("torchtitan", tuple(config(plan)), tuple(unsaid(plan)))
 
 
 def launch_file(plan: Execution, heading: tuple[str, ...]) -> LaunchFile:

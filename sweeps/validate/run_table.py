@@ -421,7 +421,7 @@ class Rule:
 
 
 @dataclass(slots=True)
-class Settings:
+class RunSettings:
     """What the rules say of one run."""
 
     # What holds; the last unless the row or the catalogue says it
@@ -524,9 +524,9 @@ def _settings(
     return words, numbers
 
 
-def settings_of(run: Run, rules: Iterable[Rule]) -> Settings:
+def settings_of(run: Run, rules: Iterable[Rule]) -> RunSettings:
     """Return what rules say of a run."""
-    settings = Settings()
+    settings = RunSettings()
     stated = {NUMBERS.get(name) or name for name in run.numbers}
     texts: dict[str, str] = {}  # Of columns that were looked at
     for rule in rules:

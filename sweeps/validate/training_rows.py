@@ -35,7 +35,7 @@ from sweeps.validate.run_table import (
     NUMBERS,
     Rule,
     Run,
-    Settings,
+    RunSettings,
     Unpredictable,
     complete_batch,
     complete_plan,
@@ -177,7 +177,10 @@ class _Catalogue:
         if settings.skip:
             refuse(settings.skip)
         assumed = dict(settings.assumed)
-        _check_words(run, settings, self.machines)
+        for column in UNDERSTOOD:
+            text = run.texts.get(column, "")
+            if text and column not in settings.read and text not in self.machines:
+                refuse(f"{column} '{text}': not understood")
         quantity, measured = _measured(run, kind, settings)
         preset: dict[str, float] = {}
         labels = self._labels(run, settings, assumed, preset, step=kind != "memory")
@@ -207,7 +210,7 @@ class _Catalogue:
     def _labels(
         self,
         run: Run,
-        settings: Settings,
+        settings: RunSettings,
         assumed: dict[str, None],
         preset: dict[str, float],
         *,
@@ -246,7 +249,7 @@ class _Catalogue:
         return labels
 
     def _take_preset(
-        self, run: Run, settings: Settings, labels: dict[str, str], numbers: dict[str, float]
+        self, run: Run, settings: RunSettings, labels: dict[str, str], numbers: dict[str, float]
     ) -> None:
         """Take what the preset of a row's release sets and neither the row nor a rule says."""
         if "preset" not in labels:
@@ -301,7 +304,7 @@ class _Catalogue:
     def _numbers(
         self,
         run: Run,
-        settings: Settings,
+        settings: RunSettings,
         labels: dict[str, str],
         assumed: dict[str, None],
         preset: Mapping[str, float],
@@ -340,7 +343,7 @@ class _Catalogue:
             numbers["loss_chunks"] = max(chunks, 1.0)
         return numbers
 
-    def _shapes(self, run: Run, settings: Settings) -> dict[str, float]:
+    def _shapes(self, run: Run, settings: RunSettings) -> dict[str, float]:
         """Return a model's shapes as the catalogue has them; none if it hasn't."""
         name = settings.words.get("model", "")
         if not name and run.texts.get("model") in self.models:
@@ -383,13 +386,6 @@ def _complete_shapes(
         refuse("shapes not stated: ffn_size")
 
 
-def _check_words(run: Run, settings: Settings, machines: Sequence[str]) -> None:
-    for column in UNDERSTOOD:
-        text = run.texts.get(column, "")
-        if text and column not in settings.read and text not in machines:
-            refuse(f"{column} '{text}': not understood")
-
-
 def _check_peak(run: Run, machine: Machine | None, precision: str) -> None:
     """Refuse a row that states more than the GPUs' peak: its time can't be right, either."""
     for name in ("mfu", "hfu"):
@@ -402,7 +398,7 @@ def _check_peak(run: Run, machine: Machine | None, precision: str) -> None:
         refuse(f"impossible: {rate:g} TFLOP/s a GPU, whose peak is {figure.value / 1e12:g}")
 
 
-def _measured(run: Run, kind: str, settings: Settings) -> tuple[str, float]:
+def _measured(run: Run, kind: str, settings: RunSettings) -> tuple[str, float]:
     """Return what was measured and its value in the canonical unit; NaN of a plan without any."""
     if kind != "memory":
         if kind == PLAN and "step_time_s" not in run.numbers:

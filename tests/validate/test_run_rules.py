@@ -8,11 +8,11 @@ import pytest
 
 from sweeps.errors import InputError
 from sweeps.spec.catalog import hardware_names, load_framework, model_names
-from sweeps.validate.run_table import Run, Settings, read_rules, settings_of, shipped_rules
+from sweeps.validate.run_table import Run, RunSettings, read_rules, settings_of, shipped_rules
 from tests.tables import examples
 
 
-def settings(**texts: str) -> Settings:
+def settings(**texts: str) -> RunSettings:
     return settings_of(Run(1, texts, {}), shipped_rules())
 
 
