@@ -190,7 +190,8 @@ class Sensitivity:
             cells = (_cell(moved, moved.lower, LOWER), _cell(moved, moved.upper, UPPER))
             origin = words_of(moved.origins) if every else _brief(moved.origins)
             rows.append((moved.name, _shown(moved.name, moved.value), *cells, origin))
-        yield from _table(rows)
+        body = aligned([row[:-1] for row in rows])
+        yield from (f"{line}  {row[-1]}" for line, row in zip(body, rows, strict=True))
         if rest := effects[len(shown) :]:
             most = rest[0].most
             size = "less than 0.1 %" if most < LEAST else f"{percent(most)} at most"
@@ -228,12 +229,6 @@ def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield f"{title}:"
         yield from wrap("; ".join(texts), prose(), initial_indent="  ", subsequent_indent="  ")
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield rows with aligned columns, names and origins to the left."""
-    body = aligned([row[:-1] for row in rows])
-    yield from (f"{line}  {row[-1]}" for line, row in zip(body, rows, strict=True))
 
 
 def _shown(name: str, value: float) -> str:

@@ -78,14 +78,9 @@ def once(origins: Iterable[Origin]) -> tuple[Origin, ...]:
     )
 
 
-def by_owner(origins: Sequence[Origin]) -> bool:
-    """Whether several machines, models or software each have an origin of their own."""
-    return len({origin.owner for origin in origins if origin.owner}) > 1
-
-
 def words_of(origins: Sequence[Origin]) -> str:
     """Return the origins of one quantity in words."""
-    if by_owner(origins):
+    if len({origin.owner for origin in origins if origin.owner}) > 1:
         texts = (
             f"{origin.owner}: {origin.text}" if origin.owner else origin.text for origin in origins
         )

@@ -198,19 +198,15 @@ def _client(address: str) -> Iterator[Any]:
         raise RunError(fault("--scheduler", address, wrong, allowed)) from error
     try:
         if not client.scheduler_info().get("workers"):
-            _await_workers(client, address)
+            try:
+                client.wait_for_workers(1, timeout=CONNECTING_SECONDS)
+            except Exception as error:
+                wrong, allowed = "has no workers", f"start some ('dask worker {address}')"
+                raise RunError(fault("--scheduler", address, wrong, allowed)) from error
         yield client
     finally:
         with contextlib.suppress(Exception):
             client.close(timeout=2)
-
-
-def _await_workers(client: Any, address: str) -> None:
-    try:
-        client.wait_for_workers(1, timeout=CONNECTING_SECONDS)
-    except Exception as error:
-        wrong, allowed = "has no workers", f"start some ('dask worker {address}')"
-        raise RunError(fault("--scheduler", address, wrong, allowed)) from error
 
 
 def _cluster_computed(

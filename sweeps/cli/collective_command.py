@@ -346,7 +346,7 @@ def _terms(job: Job, record: Record) -> Iterator[str]:
         times = {
             candidate.name: float(_of_algorithm(job, candidate)["time"])
             for candidate in case.algorithms
-            if _defined(job, candidate)
+            if bool(np.all(_of_algorithm(job, candidate).defined()))
         }
         told = ", ".join(f"{name} {format_quantity(time, 's')}" for name, time in times.items())
         yield f"  fastest of {told}: {algorithm.name}"
@@ -373,10 +373,6 @@ def _of_algorithm(job: Job, algorithm: Algorithm) -> Evaluation:
     columns = job.program.grid.columns
     values = {name: np.reshape(value, ()) for name, value in columns.items()}
     return Evaluation(values, case.labels, algorithm)
-
-
-def _defined(job: Job, algorithm: Algorithm) -> bool:
-    return bool(np.all(_of_algorithm(job, algorithm).defined()))
 
 
 def _time(algorithm: Algorithm, scope: Evaluation, derivation: Derivation) -> Iterator[str]:

@@ -143,7 +143,10 @@ class SweepCommand(Command):
             if name in USUAL and like not in USUAL[name].common and not whole:
                 continue
             part = USUAL.get(name, NONE).part or "Options"
-            first, more = shown_and_others(param.opts)
+            opts = param.opts
+            long = [opt for opt in opts if opt.startswith("--")]
+            short = [spelling for spelling in opts if spelling not in long]
+            first, more = ", ".join([*short, *long[:1]]), long[1:]
             names, words = record
             _, space, value = names.rpartition(", ")[2].partition(" ")
             shown = f"{first}{space}{value}" if more else names
@@ -179,13 +182,6 @@ def _in_short(words: str) -> str:
 
 
 LONG = 50  # letters of an option's words that fit a line of help
-
-
-def shown_and_others(opts: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the names of an option that help shows, a short one among them, and the others."""
-    long = [opt for opt in opts if opt.startswith("--")]
-    short = [spelling for spelling in opts if spelling not in long]
-    return ", ".join([*short, *long[:1]]), long[1:]
 
 
 def option(name: str, names: Sequence[str] = (), words: str | None = None) -> Option:

@@ -313,7 +313,10 @@ def _lines(calculation: Calculation, asked: Asked) -> Iterator[str]:
     yield from _head(asked)
     yield from _asked(calculation)
     yield ""
-    yield from _table(calculation)
+    yield from aligned(_rows(calculation))
+    for row in calculation.rows:
+        yield from (f"  {row.name}: {reason}" for reason in row.reasons)
+    yield "  (memory: weights, gradients, optimizer; volume: bytes sent per rank in a step)"
     if cluster.experts:
         yield ""
         yield from _experts(calculation)
@@ -374,13 +377,6 @@ def _rows(calculation: Calculation) -> list[list[str]]:
             ]
         )
     return rows
-
-
-def _table(calculation: Calculation) -> Iterator[str]:
-    yield from aligned(_rows(calculation))
-    for row in calculation.rows:
-        yield from (f"  {row.name}: {reason}" for reason in row.reasons)
-    yield "  (memory: weights, gradients, optimizer; volume: bytes sent per rank in a step)"
 
 
 def _feasible(row: Row, calculation: Calculation) -> str:

@@ -403,7 +403,7 @@ def run_all_command(**given: Unpack[Given]) -> int:
     Every network, operation and several numbers of ranks, and each suggested analysis.
     """
     out = Output({**given, "as_csv": not given["as_json"]}, "run-all").checked()
-    collectives = _collectives()
+    collectives = prepare(combinations(), command=["sweeps", "run-all"])
     evaluated = {"collective": collectives.evaluated(), **dict(_analyses())}
     rows = [
         {"command": name, **row} for name, report in evaluated.items() for row in report.records()
@@ -418,10 +418,6 @@ def _fields(results: Any) -> list[Any]:
     """Return the columns of all results, each once."""
     known = {field.record: field for result in results for field in result.fields()}
     return [Field("command", "command", "command that gives the row"), *known.values()]
-
-
-def _collectives() -> Job:
-    return prepare(combinations(), command=["sweeps", "run-all"])
 
 
 def _analyses() -> Iterator[tuple[str, Result]]:

@@ -116,7 +116,8 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     made = frame(sheet, _legend(figure, view, points), *axes_of)
     axes = made.axes[0]
     _draw(axes, points, axes_of, front)
-    answer = _answer(figure, points, best)
+    row = figure.options.get("answer")
+    answer = row - 1 if row is not None and row <= len(points.x) else int(best[0])
     axes.plot(points.x[answer], points.y[answer], zorder=2.4, **_ANSWER)
     if figure.options.get("deadline"):
         axes.axhline(figure["deadline"], zorder=1.9, **_DEADLINE)
@@ -249,12 +250,6 @@ def _draw(
                 va="top",
                 **words,
             )
-
-
-def _answer(figure: Figure, points: _Points, best: NDArray[np.int64]) -> int:
-    """Return the place of the plan that is recommended: where none is, of the best."""
-    row = figure.options.get("answer")
-    return row - 1 if row is not None and row <= len(points.x) else int(best[0])
 
 
 def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str]:

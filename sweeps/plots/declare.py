@@ -232,7 +232,9 @@ def resolve(figure: Figure, subject: Subject) -> tuple[Figure, list[str]]:
     if faults:
         return figure, faults
     kind = KINDS[figure.kind]
-    used = _used(figure, subject)
+    columns = subject.columns or {}
+    named = [dim for key in KINDS[figure.kind].used for dim in listed(figure[key])]
+    used = [column for dim in named for column in columns.get(dim, (dim,))]
     faults += [
         fault(f"{figure.where}.at", dim, "is spread out by this figure", "hold another dimension")
         for dim in used
@@ -260,13 +262,6 @@ def resolve(figure: Figure, subject: Subject) -> tuple[Figure, list[str]]:
     ]
     faults += _nothing_along(figure, subject, varying)
     return figure, faults
-
-
-def _used(figure: Figure, subject: Subject) -> list[str]:
-    """Return the dimensions that a figure spreads out; of a table's column the table's."""
-    columns = subject.columns or {}
-    named = [dim for key in KINDS[figure.kind].used for dim in listed(figure[key])]
-    return [column for dim in named for column in columns.get(dim, (dim,))]
 
 
 def variables_of(figure: Figure) -> list[str]:

@@ -81,7 +81,9 @@ class Site:
         self._sources()
         self._specs()
         self._commands()
-        self._guide()
+        pages = guide_pages()
+        for page in pages:
+            self._page(page.file, page.title, body_of(page, pages), page.language)
         self._jobs()
         return {
             **{f"{name}.html": text for name, text in self.pages.items()},
@@ -396,11 +398,6 @@ class Site:
             self._page(f"command-{name}", f"sweeps {name}", [text.getvalue()])
             rows.append((link_to(f"command-{name}", name), escape(words)))
         self._page("commands", "Commands", [table_of(("command", "what it does"), rows)])
-
-    def _guide(self) -> None:
-        pages = guide_pages()
-        for page in pages:
-            self._page(page.file, page.title, body_of(page, pages), page.language)
 
     def _jobs(self) -> None:
         body = [

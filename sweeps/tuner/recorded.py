@@ -51,12 +51,6 @@ NEITHER, FORWARD, BACKWARD = -1, 0, 1
 Passes = tuple[PassTimes, PassTimes]
 
 
-def case_folder(folder: Path) -> Path:
-    """Return the folder that has a folder for each case: ``traces`` in a run's, or itself."""
-    inside = folder / "traces"
-    return inside if inside.is_dir() else folder
-
-
 def trace_files(folder: Path) -> list[Path]:
     """Return the traces in a case's folder, one of each rank."""
     paths = (p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
@@ -69,7 +63,8 @@ def read_folder(
     """Analyse the traces of cases, and refuse those that can't be what their names say."""
     if not folder.is_dir():
         refuse("--from-traces", str(folder), "is not a folder", "a folder with case folders")
-    root = case_folder(folder)
+    inside = folder / "traces"
+    root = inside if inside.is_dir() else folder
     names = sorted(p.name for p in root.iterdir() if p.is_dir())
     cases_of = {name: parse_case(name) for name in names}
     if not any(cases_of.values()):
@@ -183,7 +178,8 @@ def _of_trace(trace: Trace, case: LayerOverlap, patterns: Patterns) -> tuple[Pas
         forward, backward = (_measured(starts[o], ends[o], codes[o]) for o in masks)
         each.append((forward, backward))
     notes += _doubts(trace, case, codes)
-    return _median(each), notes
+    ordered = sorted(each, key=lambda passes: float(passes[0].e2e + passes[1].e2e))
+    return ordered[(len(ordered) - 1) // 2], notes
 
 
 def _pass_of(trace: Trace, kept: NDArray[np.bool_]) -> tuple[NDArray[np.int8], list[str]]:
@@ -236,12 +232,6 @@ def _measured(
         gemm_events=int(np.count_nonzero(codes == _GEMM)),
         comm_events=int(np.count_nonzero(codes == _COMM)),
     )
-
-
-def _median(each: Sequence[Passes]) -> Passes:
-    """Return the step in the middle of those ordered by their time."""
-    ordered = sorted(each, key=lambda passes: float(passes[0].e2e + passes[1].e2e))
-    return ordered[(len(ordered) - 1) // 2]
 
 
 def _doubts(trace: Trace, case: LayerOverlap, codes: NDArray[np.int8]) -> list[str]:
