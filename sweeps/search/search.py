@@ -17,7 +17,7 @@ from overhead.frozen import frozen
 from overhead.graph import Node
 from overhead.labels import CHUNKED
 from sweeps.bands import SET_UP, tie
-from sweeps.engine.evaluate import Cuts, Evaluator, Limits, Picked, settings
+from sweeps.engine.evaluate import BLOCK_CELLS, Cuts, Evaluator, Limits, Picked, settings
 from sweeps.engine.grid import Array, LabelCase, Picking, Region
 from sweeps.engine.program import Program
 from sweeps.engine.validity import given_below
@@ -31,9 +31,9 @@ from sweeps.search.space import PLAN, SHARE, Space, executions_at
 # The search: all plans of a space by blocks, in bounded memory.
 
 KEPT = 50
-# Rows of a block: most of what is computed varies with nothing else, and is then computed once; and
-# its cells.  Hundreds of quantities of a block are kept, so that these are what memory goes to.
-ROWS, BLOCK_CELLS = 1 << 13, 1 << 15
+# Rows of a block: most of what is computed varies with nothing else, and is then computed once.
+# Hundreds of quantities of a block are kept, so that these are what memory goes to.
+ROWS = 1 << 13
 # Blocks of the same rows that are looked at together, and the share of rows with a plan that can
 # run from which all are computed on rather than those.
 TOGETHER, FULL = 64, 0.8
