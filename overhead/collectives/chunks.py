@@ -56,7 +56,9 @@ class _Fit:
                 waiting = waiting + xp.where(whole > 0.0, cut, 0.0) / (
                     2.0 * xp.where(whole > 0.0, whole, 1.0)
                 )
-            root = self._root(waiting)
+            before, root = root, self._root(waiting)
+            if xp.all(root == before):
+                break  # Further rounds would change nothing
         whole = xp.floor(root)
         below = xp.clip(whole, low, high)
         above = xp.clip(whole + 1.0, low, high)
