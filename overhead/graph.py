@@ -158,6 +158,7 @@ Item = tuple[str, str | int]
 class Graph:
     """What builders of one graph have in common."""
 
+    dependencies: Dependencies | None = None  # What holds of all its builders; else what ever does
     interned: dict[int, Node] = field(default_factory=dict)  # Nodes by their keys
     # Nodes by what they are made of, and what is missing
     made: dict[tuple[Any, ...], Node] = field(default_factory=dict)
@@ -197,6 +198,7 @@ class Builder:
     dependencies = DEPENDENCIES
 
     def __post_init__(self) -> None:
+        self.dependencies = self.graph.dependencies or self.dependencies
         if self.apart is None:  # of a call it is known
             items: frozenset[Item] = frozenset(
                 (*self.labels.items(), *keys(self.given).items(), *keys(self.defaults).items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from overhead.arrays import xp
 from overhead.collectives.algorithm import ALGORITHMS, Requirement
@@ -421,7 +422,8 @@ NOT_OF_GROUPS = Requirement(
 )
 
 
-def _of_algorithm(network: str, name: str) -> tuple[Requirement, ...]:
+@cache
+def _of_algorithm(network: str, name: str, _algorithms: int) -> tuple[Requirement, ...]:
     """Return what the algorithm of a plan's collectives must fulfil."""
     if name not in (*CHOICES, *ALGORITHMS.names(network)):
         return (NO_ALGORITHM,)
@@ -438,7 +440,7 @@ def requirements(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
     context = (labels.get("context_parallel", ""), labels.get("mask", "causal"))
     network, algorithm = labels.get("topology", HIERARCHY), labels.get("algorithm", STANDARD)
     return (
-        *_of_algorithm(network, algorithm),
+        *_of_algorithm(network, algorithm, len(ALGORITHMS)),
         *PLAN,
         *CONTEXT.get(context, ()),
         *SCHEDULE.get(labels.get("schedule", ""), ()),

@@ -7,7 +7,7 @@ found out about it, and adds what its own labels need.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from overhead.choose import Builder
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.formula import REGISTRY, Formula
 from overhead.graph import Graph, Node
@@ -23,6 +24,8 @@ from sweeps.engine.grid import Grid
 
 # Most graphs that are kept, quantities made in one, and sets of nodes told of one.
 MOST_GRAPHS, MOST_MADE, MOST_ROOTS = 8, 20_000, 256
+# As many sets of labels gain more by dependencies of their own than it takes to find these.
+MANY_CASES = 24
 # One cell is computed so often by nodes before they are written as a function of numbers: to write
 # it takes as long as to compute some ten.
 BEFORE = 6
@@ -106,6 +109,7 @@ class Below:
 class Kept:
     """A graph with the nodes of what is given, and what is known of other nodes."""
 
+    kind: tuple[Any, ...]
     graph: Graph
     given: dict[str, Node]
     _below: dict[tuple[int, ...], Below] = field(default_factory=dict)
@@ -125,28 +129,37 @@ class Kept:
 _KEPT: dict[tuple[Any, ...], Kept] = {}
 
 
-def kept_of(grid: Grid) -> Kept:
-    """Return the graph of the last program of the same kind, or a new one."""
-    kept = _KEPT.get(_kind(grid))
+def kept_of(grid: Grid, cases: Sequence[Mapping[str, str]]) -> Kept:
+    """Return the graph of the last program of the same kind, or a new one.
+
+    Many sets of labels have a graph to themselves, which knows the values that occur: fewer
+    formulas can hold then, so that most of what is made for one set serves others.
+    """
+    occurring = _occurring(cases) if len(cases) >= MANY_CASES else {}
+    edition = REGISTRY.edition, len(ALGORITHMS), threading.get_ident()
+    kind = grid.ndim, frozenset(grid.dims.items()), frozenset(occurring.items()), edition
+    kept = _KEPT.get(kind)
     if kept is None:
         given = {
             name: Node(name, ("given", name), (), None, dims) for name, dims in grid.dims.items()
         }
-        kept = Kept(Graph(), given)
+        within = Builder.dependencies.within(frozenset(given), occurring) if occurring else None
+        kept = Kept(kind, Graph(within), given)
     return kept
 
 
-def keep(grid: Grid, kept: Kept) -> None:
+def _occurring(cases: Sequence[Mapping[str, str]]) -> dict[str, frozenset[str]]:
+    """Return by label the values that it has in some cases."""
+    values: dict[str, set[str]] = {}
+    for name, value in {item for labels in cases for item in labels.items()}:
+        values.setdefault(name, set()).add(value)
+    return {name: frozenset(each) for name, each in values.items()}
+
+
+def keep(kept: Kept) -> None:
     """Keep a program's graph for the next one, unless it is large."""
-    kind = _kind(grid)
-    _KEPT.pop(kind, None)
+    _KEPT.pop(kept.kind, None)
     while len(_KEPT) >= MOST_GRAPHS:
         _KEPT.pop(next(iter(_KEPT)))
     if len(kept.graph.made) <= MOST_MADE:
-        _KEPT[kind] = kept
-
-
-def _kind(grid: Grid) -> tuple[Any, ...]:
-    """Return what the nodes of a grid's graph are made of, beside labels."""
-    edition = REGISTRY.edition, len(ALGORITHMS), threading.get_ident()
-    return grid.ndim, frozenset(grid.dims.items()), edition
+        _KEPT[kept.kind] = kept

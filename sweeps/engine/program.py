@@ -91,12 +91,13 @@ class Program:
         self.faults: validity.Faults = _faults(training=self.training, overlap=self.overlap)
         self.missing: dict[str, str] = {}  # What was asked for and nothing gives, and why
         self._builders: dict[int, Builder] = {}
-        self._kept = kept_of(self.grid)
+        self.switching = tuple(axis for axis in self.grid.axes if axis.switching)
+        points = tuple(self._points())
+        self._kept = kept_of(self.grid, [labels for labels, _ in points])
         self._graph, self._given = self._kept.graph, self._kept.given
         self._graph.unknown = bits(_unknown(self.grid))
-        self.switching = tuple(axis for axis in self.grid.axes if axis.switching)
-        self.cases = tuple(self._cases())
-        keep(self.grid, self._kept)
+        self.cases = tuple(self._cases(points))
+        keep(self._kept)
 
     @classmethod
     def of_sweep(cls, resolved: Resolved, wanted: Sequence[str], **options: Any) -> Program:
@@ -118,21 +119,25 @@ class Program:
             self._kept.below(self._roots()).of_cell(self.grid)
         return tuple(self._variable(name) for name in (*self.wanted, self.status_name))
 
-    def _cases(self) -> Iterator[LabelCase]:
-        faults: list[str] = []
-        # What some networks have and others don't is a hole there; what none has is a fault.
-        lacking: dict[str, Missing] = {}
-        reached: set[str] = set()
+    def _points(self) -> Iterator[tuple[dict[str, str], dict[int, slice]]]:
+        """Yield each set of labels, and where on the grid they hold."""
         for point in product(*(range(len(axis)) for axis in self.switching)):
             labels, fixed = dict(self.labels), {}
             for axis, index in zip(self.switching, point, strict=True):
                 labels.update({name: str(axis.columns[name][index]) for name in axis.switching})
                 fixed[self.grid.position(axis.name)] = slice(index, index + 1)
-            builder = self._builder(
-                {**self.implied, **following(labels, self._given)},
-                fixed,
-                only_time=set(self.wanted) <= OF_TIME.union(EXPECTED),
-            )
+            yield {**self.implied, **following(labels, self.grid.dims)}, fixed
+
+    def _cases(
+        self, points: Sequence[tuple[dict[str, str], dict[int, slice]]]
+    ) -> Iterator[LabelCase]:
+        faults: list[str] = []
+        # What some networks have and others don't is a hole there; what none has is a fault.
+        lacking: dict[str, Missing] = {}
+        reached: set[str] = set()
+        only_time = set(self.wanted) <= OF_TIME.union(EXPECTED)
+        for labels, fixed in points:
+            builder = self._builder(labels, fixed, only_time=only_time)
             try:
                 nodes = self._nodes(builder, lacking)
                 reasons = self._status(builder, nodes)

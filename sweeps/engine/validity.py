@@ -440,9 +440,11 @@ class Holes:
         """Return the cases that share the variables' values: the case itself first."""
         if self._sharing is None:
             fixed = self._fixed_places(self.case)
+            # Where the variables have all dimensions that switch, no other has a value of theirs.
+            cases = self.cases if len(fixed) < len(self.case.fixed) else ()
             others = [
                 (case, self.evaluators.of(case))
-                for case in self.cases
+                for case in cases
                 if case is not self.case and self._fixed_places(case) == fixed
             ]
             self._sharing = [(self.case, self.evaluator), *others]

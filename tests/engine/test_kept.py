@@ -7,6 +7,7 @@ import pytest
 
 import sweeps
 from sweeps.engine import kept
+from sweeps.job import prepare
 
 QUANTITIES = ["step_time", "peak_memory", "tokens_per_second", "mfu"]
 STEP = {"model": "llama3-8b", "hardware": "dgx-h100", "gpus": 64, "global_batch_size": 256}
@@ -62,3 +63,47 @@ def test_a_graph_has_no_values(anew: pytest.MonkeyPatch) -> None:
     steps = 2 * (np.array([4, 16, 32]) - 1)
     wire = 2 * (1 - 1 / np.array([4, 16, 32])) * 1e3 / 50e9
     np.testing.assert_allclose(other.time.to_numpy().ravel(), steps * 1e-6 + wire, rtol=1e-12)
+
+
+PLAN = {"gpus": 64, "tp": 4, "pp": 2, "cp": 2, "global_batch_size": 64, "seq_len": 4096}
+DENSE = {**PLAN, "model": "llama3-8b", "hardware": "dgx-h100"}
+EXPERTS = {**PLAN, "model": "deepseek-v3", "hardware": "gb200-nvl72", "ep": 8, "zero_stage": 3}
+HYBRID = {**PLAN, "model": "qwen3-next-80b-a3b", "hardware": "dgx-a100", "lora_rank": 16}
+SEVERAL = {"topology": ["hierarchical", "torus"], "loss": ["fused", "chunked"]}
+RECOMPUTED = {"recompute": ["none", "full", "block"], "context_parallel": ["ring", "all_gather"]}
+OVERLAPPED = {"dp_mechanism": ["efficiency", "ddp_buckets"], "schedule": ["gpipe", "one_f_one_b"]}
+OPERATIONS = {
+    "collective": ["all_reduce", "all_to_all"],
+    "topology": ["ring", "torus", "hierarchical", "switch"],
+    "algorithm": ["standard", "auto", "nccl"],
+}
+
+
+@pytest.mark.parametrize(
+    ("quantities", "axes", "given"),
+    [
+        pytest.param(["step_time"], SEVERAL, DENSE, id="networks"),
+        pytest.param(["mfu", "peak_memory"], RECOMPUTED, EXPERTS, id="recomputation"),
+        pytest.param(["step_time"], RECOMPUTED, HYBRID, id="hybrid"),
+        pytest.param(["exposed_dp_time"], OVERLAPPED, DENSE, id="mechanisms"),
+        pytest.param(["time", "busbw"], OPERATIONS, {"ranks": 8, "message_bytes": 1e6}, id="alone"),
+    ],
+)
+def test_many_sets_of_labels_are_the_same_computations(
+    anew: pytest.MonkeyPatch,
+    quantities: list[str],
+    axes: dict[str, list[str]],
+    given: dict[str, object],
+) -> None:
+    """What can matter among labels that occur gives the graph that what ever can matter gives."""
+    statement = {"quantities": quantities, "axes": axes, "constants": given}
+    graphs = []
+    for most in (1, 10**9):
+        anew.setattr(kept, "_KEPT", {})
+        anew.setattr(kept, "MANY_CASES", most)
+        program = prepare(statement).program
+        keys = [[node.key for node in case.nodes.values()] for case in program.cases]
+        graphs.append((keys, [case.status.key for case in program.cases]))
+        assert (program._graph.dependencies is not None) == (most == 1)
+    assert graphs[0] == graphs[1]
+    assert len({str(each) for each in graphs[0][0]}) > 1
