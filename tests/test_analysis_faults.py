@@ -18,62 +18,7 @@ BARE = "analysis --params 7e9"
 SIZES = "--seq-length 1024 --hidden-size 4096"
 
 
-# Plans that can't be.
-
-
-@pytest.mark.thorough_cases(every=3)
-@pytest.mark.parametrize(
-    ("line", "parts"),
-    examples(__file__, "plans_that_cannot_be", BARE=BARE, LLAMA=LLAMA, SIZES=SIZES),
-)
-def test_plans_that_cannot_be(refused: Refused, line: str, parts: tuple[str, ...]) -> None:
-    one(refused(line), *parts)
-
-
-def test_all_faults_are_told_at_once(refused: Refused) -> None:
-    plan = "--dp 2 --tp 3 --cp 5 --cp-kind ring --sp 0"
-    lines = refused(f"{LLAMA} {plan} --num-gpus 8 --global-batch 3")
-    found = [line.split(": ")[0] for line in lines]
-    assert found == [
-        "--tp 3",
-        "--tp 3",
-        "--tp 3 (ffn size 14336)",
-        "--global-batch 3",
-        "--cp 5, --seq-length 8192",
-    ]
-
-
 # What isn't given.
-
-
-@pytest.mark.thorough_cases(every=2)
-@pytest.mark.parametrize(
-    ("plan", "words"),
-    [
-        ("--dp 4 --tp 2", "tensor parallelism (tp 2)"),
-        ("--dp 2 --cp 4", "context parallelism (cp 4)"),
-        ("--dp 4 --pp 2", "pipeline parallelism (pp 2)"),
-        ("--dp 4 --tp 1,2", "tensor parallelism"),
-    ],
-)
-def test_sizes_of_what_is_sent_are_needed(refused: Refused, plan: str, words: str) -> None:
-    length, hidden = refused(f"analysis --topology ring --params 70e9 {plan}")
-    one([length], f"{words} needs the sequence length in tokens; give --seq-len")
-    one([hidden], f"{words} needs the hidden size; give --hidden-size, or --model with a model")
-    one(
-        refused(f"analysis --topology ring --params 70e9 --seq-length 1024 {plan}"),
-        f"{words} needs the hidden size",
-    )
-
-
-def test_a_model_is_needed_and_one_alone(refused: Refused) -> None:
-    for line in ("analysis", "analysis --topology ring", "analysis --num-gpus 8 --dp 8"):
-        one(refused(line), "an analysis needs a model; give --model NAME", "--parameters 70e9")
-    some = "analysis --num-layers 2 --hidden-size 512 --heads 8 --vocabulary-size 100 --gated on"
-    one(refused(some), "an analysis needs a model", "or the other shapes: --tied-embeddings")
-    one(refused("analysis --model llama3-8b --params 8e9"), "--params 8e9", "with --model")
-    both = f"{some} --tied-embeddings on --ffn-size 64 --params 7e9"
-    one(refused(both), "--params 7e9", "given with shapes, from which it follows")
 
 
 def test_a_config_without_a_key(refused: Refused, tmp_path: Path) -> None:
@@ -85,11 +30,6 @@ def test_a_config_without_a_key(refused: Refused, tmp_path: Path) -> None:
 
 
 # What isn't there.
-
-
-@pytest.mark.parametrize(("line", "parts"), examples(__file__, "values_not_there", BARE=BARE))
-def test_values_that_are_not_there(refused: Refused, line: str, parts: tuple[str, ...]) -> None:
-    one(refused(line), *parts)
 
 
 @pytest.mark.thorough

@@ -30,13 +30,6 @@ def test_unknown_keywords_name_ours(name: str, value: float, ours: str) -> None:
         sweeps.sweep("time", message_bytes=1e6, **{name: value})
 
 
-@pytest.mark.parametrize(("line", "ours"), examples(__file__, "unknown_options_name_ours"))
-def test_unknown_options_name_ours(cli: Runner, line: str, ours: str) -> None:
-    done = cli(line, fine=False)
-    typed = line.split()[1]
-    assert (done.code, done.err) == (2, f"sweeps: {typed}: no such option; did you mean {ours}?\n")
-
-
 def test_a_hint_is_only_what_can_be_given_there() -> None:
     assert named_here("--num-ranks", {"ranks"}) == "ranks"
     assert named_here("num_ranks", {"world_size"}) == "world_size"

@@ -40,21 +40,6 @@ def test_any_input_is_an_option_by_its_name(cli: Runner) -> None:
     assert first["step_time_s"] < second["step_time_s"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"analysis {PLAN} --mfu 0.5",  # nothing takes it
-        f"analysis {PLAN} --no-such-thing 1",
-        "collective --N 8 --M 1MiB --schedule gpipe",  # of training steps alone
-        "collective --N 8 --M 1MiB --tp 2",
-    ],
-)
-def test_what_nothing_takes_is_no_option(cli: Runner, line: str) -> None:
-    found = cli(line, fine=False)
-    assert found.code == 2
-    assert "no such option" in found.err.lower()
-
-
 @pytest.mark.parametrize("on", ["on", "yes", "1"])
 def test_a_switch_is_on_or_off(cli: Runner, on: str) -> None:
     plan = f"{PLAN} --tp 2 --pp 4 --dp 1 --embedding-as-layer {on} --loss-as-layer off,{on}"

@@ -154,10 +154,3 @@ def test_attention_of_a_million_tokens_is_below_the_peak(cli: Runner) -> None:
         "--attention-kernel cudnn"
     ).out
     assert "IMPOSSIBLE" not in output
-
-
-def test_a_measured_step_above_the_peak_is_impossible(cli: Runner) -> None:
-    done = cli(f"{STEP} --measured-step 0.01s", fine=False)
-    assert done.code == 2
-    assert "impossible" in done.err
-    assert "of the GPUs' peak" in said(done.err)

@@ -92,39 +92,15 @@ def test_tokens_are_an_axis_of_every_road(
     assert points[3]["step_time_s"] == one["step_time_s"]
 
 
-def test_a_batch_of_parts_of_sequences_is_refused(cli: Runner) -> None:
-    ran = cli(f"plan {MODEL} -b 4M -s 5000", fine=False)
-    assert ran.code == 2
-    assert "838.9 sequences of 5,000" in ran.err
-    assert "4,190,000 (838)" in ran.err
-    ran = cli(f"{ANALYSIS} --batch-tokens 4e6 --seq-len 8k", fine=False)
-    assert ran.code == 2
-    assert "488.281 sequences" in ran.err
-
-
-@pytest.mark.parametrize("line", examples(__file__, "one_batch", ANALYSIS=ANALYSIS, MODEL=MODEL))
-def test_one_batch_alone(cli: Runner, line: str) -> None:
-    ran = cli(line, fine=False)
-    assert ran.code == 2
-    assert "one of the two" in ran.err
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        f"plan {MODEL}",
-        f"{ANALYSIS} --seq-len 8k",
-        "buy --model llama3-8b --tokens 1T --days 9",
-        "collective --N 16 --M 1MiB",
-    ],
-)
-@pytest.mark.parametrize("flag", ["--inter-bandwidth 400", "--intra-bandwidth 450,900"])
-def test_a_bandwidth_without_a_unit(cli: Runner, command: str, flag: str) -> None:
-    ran = cli(f"{command} {flag}", fine=False)
-    assert ran.code == 2
-    first = flag.split()[1].partition(",")[0]
-    assert f"'{first} Gbit/s' or '{first} GB/s'" in ran.err
-    assert ran.out == ""
+def test_bits_and_bytes_are_told_apart() -> None:
+    """Both are accepted, and differ by eight."""
+    bits = sweeps.sweep(
+        "bandwidth_time", topology="ring", ranks=8, message_bytes="1GB", bandwidth="400Gb/s"
+    )
+    byte = sweeps.sweep(
+        "bandwidth_time", topology="ring", ranks=8, message_bytes="1GB", bandwidth="400GB/s"
+    )
+    assert bits["bandwidth_time"].item() == pytest.approx(8 * byte["bandwidth_time"].item())
 
 
 def test_a_spec_needs_units_as_it_did() -> None:

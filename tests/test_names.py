@@ -62,13 +62,6 @@ def test_the_nodes_of_several_machines(cli: Runner, refused: Refused) -> None:
     )
 
 
-@pytest.mark.parametrize(("line", "parts"), examples(__file__, "contradictions", STEP=STEP))
-def test_names_that_contradict_each_other_are_refused(
-    refused: Refused, line: str, parts: tuple[str, ...]
-) -> None:
-    one(refused(line), *parts)
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -111,11 +104,6 @@ def test_a_default_label_given_back_is_fine(cli: Runner) -> None:
     assert cli(f"{line} {given}").records == cli(line).records
 
 
-@pytest.mark.thorough
-def test_a_plan_refuses_the_mechanism_of_what_it_never_splits(refused: Refused) -> None:
-    one(refused(f"{SMALL} --gpus 8 --tp-mechanism userbuffers"), "--tp-mechanism", "tp is 1")
-
-
 @pytest.mark.parametrize("command", ["collective", "analysis", "plan", "buy", "page"])
 def test_help_lists_other_names_once(cli: Runner, command: str) -> None:
     assert command in COMMANDS
@@ -124,20 +112,3 @@ def test_help_lists_other_names_once(cli: Runner, command: str) -> None:
     other = "--message-bytes" if command == "collective" else "--seq-length"
     assert other not in head.split()
     assert aliases.count(other) == 1
-
-
-def test_options_of_every_command_are_told_as_typed(refused: Refused) -> None:
-    """The glossary's name first in help; whichever is typed is the one that a refusal has."""
-    one(refused("hops --gpu-nic-path foo"), "--gpu-nic-path foo", "rails")
-    one(refused("hops --wiring foo"), "--wiring foo", "rails")
-    one(refused("tune --max-token-len 0 --model llama3-8b"), "--max-token-len 0")
-    one(refused("tune --tokens 0 --model llama3-8b"), "--tokens 0")
-    one(refused("overlap --mechanism foo --compute 1 --comm 1"), "--mechanism foo")
-    one(refused("collective --N 8 --M 1 --hardware-folder none"), "--hardware-folder none")
-    one(refused("collective --N 8 --M 1 --hardware-dir none"), "--hardware-dir none")
-
-
-@pytest.mark.parametrize("kind", ["hardware", "model", "framework"])
-@pytest.mark.parametrize("word", ["dir", "folder"])
-def test_a_folder_that_isnt_there_is_refused(refused: Refused, kind: str, word: str) -> None:
-    one(refused(f"catalog --{kind}-{word} none"), f"--{kind}-{word} none", "no such folder")

@@ -348,56 +348,20 @@ def test_nothing_is_left_out() -> None:
 # Where results go.
 
 
-@pytest.mark.parametrize("option", ["--compress", "--overwrite"])
-@pytest.mark.parametrize("line", [COLLECTIVE.replace(" --json", ""), "plan --params 70", "hops"])
-def test_what_concerns_a_file_needs_one(cli: Runner, line: str, option: str) -> None:
-    ran = cli(f"{line} {option}", fine=False)
-    assert ran.code == 2
-    assert f"{option.split(maxsplit=1)[0]}" in ran.err
-    assert "--output FILE.nc, too" in ran.err
-    assert ran.out == ""
-
-
 @pytest.mark.thorough
 def test_how_a_file_is_stored(cli: Runner, tmp_path: Path) -> None:
     line = "collective --N 2:64:x2 --M 1KiB:1GiB:log199"
     sizes = {}
-    for index, option in enumerate(("", "--compress")):
+    for index, option in enumerate(("", "--compress", "--digits 3", "--dtype f4")):
         cli(f"{line} --output {index}.nc {option}")
         sizes[option] = (tmp_path / f"{index}.nc").stat().st_size
-    assert sizes["--compress"] < sizes[""]
-    ran = cli(f"{line} --output x.csv --compress", fine=False)
-    assert (ran.code, "--compress" in ran.err) == (2, True)
-
-
-@pytest.mark.parametrize("options", ["--csv --json", "--json --verbose"])
-def test_records_are_of_one_kind(cli: Runner, options: str) -> None:
-    ran = cli(f"collective --N 8 --M 1MiB {options}", fine=False)
-    assert ran.code == 2
-    assert "one of the two" in ran.err
+    assert sizes["--digits 3"] < sizes["--compress"] < sizes[""]
+    assert sizes["--dtype f4"] < sizes[""]
+    ran = cli(f"{line} --output x.csv --digits 3", fine=False)
+    assert (ran.code, "--digits 3:" in ran.err) == (2, True)
 
 
 # Numbers that nothing takes.
-
-
-@pytest.mark.parametrize(("line", "flag"), examples(__file__, "idle_numbers", DENSE=DENSE))
-def test_a_number_that_nothing_takes_is_refused(cli: Runner, line: str, flag: str) -> None:
-    ran = cli(line, fine=False)
-    assert ran.code == 2
-    assert flag in ran.err
-    assert "changes nothing" in ran.err
-
-
-@pytest.mark.parametrize(("line", "flag"), examples(__file__, "ignored_by_plans", SMALL=SMALL))
-def test_plans_refuse_what_they_would_ignore(cli: Runner, line: str, flag: str) -> None:
-    ran = cli(line, fine=False)
-    assert ran.code == 2
-    assert f"sweeps: {flag}" in ran.err
-
-
-def test_an_objective_that_is_none_is_refused_of_a_number_of_parameters_too(cli: Runner) -> None:
-    ran = cli("plan --params 70 --gpus 64 --objective bananas", fine=False)
-    assert (ran.code, "--objective bananas" in ran.err) == (2, True)
 
 
 @pytest.mark.thorough

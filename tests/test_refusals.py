@@ -11,6 +11,7 @@ import pytest
 from sweeps.cli import run
 from sweeps.cli.refusals import MOST, on_command_line
 from sweeps.errors import BY_MEANING, nearest
+from tests.refusals import Refused, one
 from tests.tables import examples
 
 GRID = "collective --gpus 16 --message-size 1GiB"
@@ -36,6 +37,14 @@ def test_a_refusal_names_what_was_typed(
     assert told.err.splitlines() == [f"sweeps: {one}" for one in said]
     # No repr of what was typed, no internal name of it, no exponent.
     assert not re.search(r"\w = '|\d[eE][+-]?\d", told.err)
+
+
+@pytest.mark.thorough_cases("gaudi3")
+@pytest.mark.parametrize("case", examples(__file__, "further"), ids=lambda case: case[0])
+def test_a_refusal_says_all_that_is_wrong(refused: Refused, case: list[str]) -> None:
+    line, *faults = case
+    patterns = [".*".join(re.escape(part) for part in fault.split("{..}")) for fault in faults]
+    assert re.fullmatch("\n".join(patterns), "\n".join(refused(line)))
 
 
 def test_a_short_name_is_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,3 +75,21 @@ def test_lines_of_files_stay_as_they_are() -> None:
 def test_what_is_meant_exists() -> None:
     for word, (name, text) in BY_MEANING.items():
         assert nearest(word, [name, "other"]) == text
+
+
+def test_a_grid_of_ten_to_the_thirteen_cells(refused: Refused, tmp_path: Path) -> None:
+    line = "collective --topology ring --N 2:100001:+1 --M 1:1e9:log100000 --latency 1e-7:1:log1000"
+    for output in ("", "--output x.nc", "--csv"):
+        (found,) = refused(f"{line} {output}")
+        assert found.startswith("axes = 'latency 1000 x ")
+        assert re.search(r"e\+13 cells, [.\d]+e?\+?\d* TB; at most 1e\+11 cells", found), found
+        assert "ask for a reduction" in found
+    assert list(tmp_path.iterdir()) == []
+    many = "collective --topology ring --N 2:10001:+1 --M 1:1e9:log10000"
+    one(
+        refused(many),
+        "axes = '100,000,000 cells'",
+        "too many to print",
+        "--output FILE.nc",
+        "reduction",
+    )

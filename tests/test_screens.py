@@ -188,15 +188,6 @@ def test_a_sweeps_table_has_the_units_of_other_commands(cli: Runner, tmp_path: P
     assert re.search(r"\d µs\b", output)
 
 
-@pytest.mark.parametrize(("line", "output"), examples(__file__, "left_out"))
-def test_what_a_newcomer_leaves_out_is_said_with_an_example(
-    cli: Runner, line: str, output: str
-) -> None:
-    done = cli(line, fine=False)
-    assert done.code == 2
-    assert done.err.startswith(f"sweeps: {output}")
-
-
 @pytest.mark.thorough
 def test_validate_begins_with_its_errors_and_names_what_failed(cli: Runner) -> None:
     line = "validate training --source torchtitan_202412"
@@ -204,13 +195,6 @@ def test_validate_begins_with_its_errors_and_names_what_failed(cli: Runner) -> N
     assert re.match(r"Step time: \d+ runs, \d+ % in the band \(target 80 %\)", first)
     failed = any(one.startswith("FAILED the 10 % bound") for one in rest)
     assert cli(f"{line} --strict", fine=False).code == failed
-
-
-def test_of_several_prices_a_machine_each_is_named(cli: Runner) -> None:
-    line = "buy --model llama3-8b --hardware dgx-h100,dgx-b200 --tokens 1T --days 9 --price 2,3"
-    done = cli(line, fine=False)
-    output = "sweeps: --price 2,3: has several values; one value, or dgx-h100=VALUE,..\n"
-    assert (done.code, done.err) == (2, output)
 
 
 @pytest.mark.thorough

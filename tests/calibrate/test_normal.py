@@ -12,7 +12,6 @@ import xarray as xr
 from sweeps.calibration.normal import TABLE
 from sweeps.calibration.table_log import read_table_log
 from tests.cli_runner import Runner
-from tests.tables import examples
 
 
 def test_bands_hold_what_was_published(cli: Runner) -> None:
@@ -109,12 +108,3 @@ def test_records_are_rows(cli: Runner) -> None:
     found = json.loads(cli("normal mfu --hardware dgx-a100 --json").out)
     assert [row["gpus"] for row in found][-1] == "all"
     assert all(0.0 < row["mfu_low"] <= row["mfu_high"] < 1.0 for row in found)
-
-
-@pytest.mark.parametrize(("line", "said"), examples(__file__, "faults_are_one_line"))
-def test_faults_are_one_line(cli: Runner, line: str, said: str) -> None:
-    done = cli(line, fine=False)
-    assert done.code == 2
-    assert said in done.err
-    assert len(done.err.splitlines()) == 1
-    assert done.out == ""

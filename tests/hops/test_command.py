@@ -351,14 +351,6 @@ def test_faults_of_a_spec(
     assert all(line.startswith("sweeps: ") for line in done.err.splitlines())
 
 
-@pytest.mark.parametrize(("line", "result"), examples(__file__, "bad_input"))
-def test_bad_input(cli: Runner, line: str, result: str) -> None:
-    done = cli(f"hops {line}", fine=False)
-    assert done.code == 2
-    assert result in done.err
-    assert not done.out
-
-
 def test_the_shipped_study_is_read_by_its_path(cli: Runner) -> None:
     assert cli(f"hops --spec {SHIPPED} --json").out == cli("hops --json").out
 
@@ -372,9 +364,3 @@ def test_run_runs_a_study_as_it_does_a_sweep(cli: Runner, tmp_path: Path) -> Non
     assert output.is_file()
     assert "cases" in cli("run llama3-8b-hops --dry-run").out
     assert cli("run llama3-8b-hops --set title=x", fine=False).code == 2
-
-
-def test_more_ranks_than_are_looked_at_are_refused(cli: Runner) -> None:
-    done = cli(f"hops --messages --dp {10**40}", fine=False)
-    assert done.code == 2
-    assert done.err.endswith(": each rank's way is looked at; at most 1,048,576\n")

@@ -149,19 +149,6 @@ def test_a_cut_product_is_told_as_a_tuning_has_it(cli: Runner, machine: str) -> 
     assert "seven tiles" in parts
 
 
-def test_a_pipeline_has_its_stages_times(cli: Runner) -> None:
-    """Durations that are given would be taken for what its stages do one after another."""
-    line = f"overlap --kind pipeline,ring_exchange --comm 3ms --compute 4ms {NEEDS['pipeline']}"
-    done = cli(line, fine=False)
-    told = "--compute and --comm would stand in place of what its stages do"
-    assert (done.code, told in done.err) == (2, True)
-    done = cli(f"overlap --kind pipeline --comm 3ms {NEEDS['pipeline']}", fine=False)
-    assert (done.code, "--comm would stand in place" in done.err) == (2, True)
-    line = line.replace("pipeline,ring_exchange", "all")
-    done = cli(f"{line} --json", fine=False)
-    assert "--forward" in done.err
-
-
 def test_layers_wait_for_what_they_need_unless_said_otherwise(cli: Runner) -> None:
     line = "overlap --kind layer_by_layer --compute 10ms --comm 4ms"
     assert "speedup                       1x" in cli(line).out

@@ -186,14 +186,6 @@ def test_nothing_fits(cli: Runner) -> None:
     assert "nearest: TP=8, PP=4" in ran.out
 
 
-@pytest.mark.parametrize(("line", "result"), examples(__file__, "bad_input"))
-def test_bad_input(cli: Runner, line: str, result: str) -> None:
-    ran = cli(f"plan {line}", fine=False)
-    assert ran.code == 2
-    assert result in ran.err
-    assert len(ran.err.splitlines()) == 1
-
-
 @pytest.mark.thorough
 def test_the_command_lays_the_script_beside_ours(cli: Runner) -> None:
     out = cli("plan --script").out

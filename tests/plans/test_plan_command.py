@@ -18,7 +18,7 @@ from sweeps.search.repair import best_at
 from sweeps.search.request import read_request
 from tests.cli_runner import Runner
 from tests.plans.cases import BASE
-from tests.tables import examples, keyed
+from tests.tables import keyed
 
 SMALL = "plan --model llama3-8b --gpus 16 --batch-size 64"
 
@@ -101,21 +101,6 @@ def test_a_plan_that_doesnt_fit_is_explained_too(cli: Runner) -> None:
     assert "if the memory sufficed" in ran.out
 
 
-@pytest.mark.parametrize(
-    ("plan", "output"),
-    [
-        ("tp=8,pp=4,dp=4", "no layout of"),
-        ("tp=x", "tp"),
-        ("warp=3", "can't be read"),
-        ("", "names no plan"),
-    ],
-)
-def test_a_plan_that_cant_be_explained(cli: Runner, plan: str, output: str) -> None:
-    ran = cli(SMALL, "--explain", plan, fine=False)
-    assert ran.code == 2
-    assert output in ran.err
-
-
 @pytest.mark.thorough
 def test_days_and_cost(cli: Runner) -> None:
     base = f"{SMALL} --price 2.5"
@@ -166,14 +151,6 @@ def test_a_node_lost(cli: Runner) -> None:
     assert "0 %: a spare takes over" in out
     ways = out[out.index("a node lost: options") :].split("\n\n")[0]
     assert not re.search(r"\+\d|-0 %", ways)
-
-
-@pytest.mark.parametrize(("line", "output"), examples(__file__, "refusals", SMALL=SMALL))
-def test_refusals(cli: Runner, line: str, output: str) -> None:
-    ran = cli(line, fine=False)
-    assert ran.code == 2
-    assert output in ran.err
-    assert ran.out == ""
 
 
 # Many points.

@@ -156,21 +156,6 @@ def test_names_too_long_for_a_file_are_a_fault(cli: Runner, line: str) -> None:
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("--N 8 --hardware dgx-a100 --algorithm nvls", "--algorithm nvls: no nvls"),
-        ("--N 16 --hardware dgx-a100 --algorithm nvls_tree", "intra_nvls = '0'"),
-        ("--N 16 --hardware dgx-h100 --algorithm nvls --topology switch", "--algorithm nvls: no"),
-        ("--N 16 --hardware dgx-h100 --algorithm nvls_sharp", "inter_inc = '0'"),
-    ],
-)
-def test_nvls_where_there_is_none_names_its_field(cli: Runner, arguments: str, words: str) -> None:
-    done = cli(f"collective --M 1GiB {arguments}", fine=False)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert words in done.err
-
-
 def test_shared_and_oversubscribed_cards_take_their_time(cli: Runner) -> None:
     """Where the cards bind, a message takes as many times longer as ranks share one."""
     common = "--N 64 --M 64GiB --hardware dgx-h100 --op all_gather"

@@ -106,24 +106,6 @@ def test_a_latency_moves_the_librarys_steps_by_what_it_is_off(cli: Runner) -> No
     assert latency("--inter-latency 1.7us") == pytest.approx(own - 2 * 1.68e-6)
 
 
-@pytest.mark.parametrize(
-    "given", ["--N 16", "--N 16 --hardware dgx-a100", "--topology hierarchical --N 8"]
-)
-def test_a_flat_networks_link_is_refused_where_none_is_flat(cli: Runner, given: str) -> None:
-    done = cli(f"collective --M 1MiB {given} --bandwidth 50GB/s", fine=False)
-    assert done.code == 2
-    assert "--bandwidth 50GB/s: is a flat network's" in done.err
-    assert "--intra-bandwidth, --inter-bandwidth" in done.err
-
-
-@pytest.mark.parametrize(("arguments", "words"), examples(__file__, "bad_input_is_a_line"))
-def test_bad_input_is_a_line(cli: Runner, arguments: str, words: str) -> None:
-    done = cli(f"collective --N 8 --M 1MiB {arguments}", fine=False)
-    assert done.code == 2
-    assert words in done.err
-    assert done.err.count("\n") == 1
-
-
 @pytest.mark.parametrize(("arguments", "network", "algorithm"), examples(__file__, "networks"))
 def test_a_profile_takes_the_machines_own_network(
     cli: Runner, arguments: str, network: str, algorithm: str

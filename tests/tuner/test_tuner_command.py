@@ -244,20 +244,9 @@ def test_findings_as_records(cli: Runner) -> None:
     assert {row["severity"] for row in rows} == {"error", "note"}
 
 
-def test_validate_what_isn_t_there(cli: Runner) -> None:
-    done = cli("tune --validate none.yaml", fine=False)
-    assert done.code == 2
-    assert done.err == "sweeps: none.yaml: can't be read: No such file or directory\n"
-
-
 @pytest.mark.thorough
 def test_its_own_configuration_is_valid(cli: Runner) -> None:
     cli("tune --model-name llama3-70b --output-dir o")
     for size in (2, 4, 8):
         line = f"tune --validate o/optimal_tp_comm_overlap_cfg_tp{size}.yaml --tp-size {size}"
         assert "0 errors, 0 warnings" in cli(line).out
-
-
-def test_more_multiprocessors_than_can_be_tried_are_refused(cli: Runner) -> None:
-    done = cli("tune --model-name Qwen/Qwen3-0.6B --max-tp-size 2 --sms 1e308", fine=False)
-    assert (done.code, done.err) == (2, "sweeps: --sms 1e308: isn't allowed; at most 10000\n")
