@@ -194,14 +194,25 @@ def _sharding(settings: Settings) -> None:
         for name in settings.by_name:
             if name.startswith(table):
                 settings.used.add(name)
-        settings.take("framework", "torchtitan+eager", note="FSDP of PyTorch, not compiled")
+        # A model that layers are recomputed around from outside keeps its cache, where it has one.
+        outside = f"{table}fsdp_activation_checkpointing" in settings and "use_cache" in settings
+        name = "torchtitan+eager" + "+kept_cache" * outside
+        settings.take("framework", name, note="FSDP of PyTorch, not compiled")
     elif kind not in PLAIN:
         settings.reading.fault(
             settings.by_name["distributed_type"], kind, "isn't modelled; FSDP and DEEPSPEED are"
         )
     else:
         settings.take("zero_stage", 0.0, "distributed_type", why="DDP: ZeRO 0")
-        settings.take("framework", "torchtitan+eager", note="DDP of PyTorch, not compiled")
+        _autocast(settings)
+
+
+def _autocast(settings: Settings) -> None:
+    """Take the options of DDP: mixed precision is torch.autocast over single precision weights."""
+    given = settings.reading.given
+    mixed = given.get("recipe") == "fsdp_adam" and given.get("precision") in ("bf16", "fp16")
+    note = "DDP of PyTorch, not compiled" + ", under torch.autocast" * mixed
+    settings.take("framework", "torchtitan+eager" + "+autocast" * mixed, note=note)
 
 
 def read_accelerate(settings: Settings) -> None:

@@ -60,6 +60,11 @@ def read_job(settings: Settings, generation: Generation) -> None:
     _recompute(settings, layers / degrees["pp"], generation)
     options = _software(settings, degrees)
     _precision(settings, options)
+    # torch.autocast has mixed precision where nothing shards (torchtitan/distributed/utils.py,
+    # maybe_enable_amp).
+    alone = reading.given.get("zero_stage") == 0.0 and max(degrees.values()) == 1.0
+    if alone and "recipe" not in reading.given:
+        options.append("autocast")
     name = "+".join(("torchtitan", *dict.fromkeys(options)))
     settings.take("framework", name)
     settings.classify(keys_of(KEYS))
