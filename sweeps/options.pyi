@@ -1652,6 +1652,9 @@ class Step(CommonStep, total=False):
     dense_tp_waited_time: Values
     moe_tp_waited_time: Values
     moe_layer_computing_time: Values
+    paired_ep_forward_time: Values
+    paired_ep_backward_time: Values
+    unpaired_fraction: Values
     attention_recompute_time: Values
     exposed_round_forward_time: Values
     exposed_round_backward_time: Values
