@@ -425,8 +425,9 @@ def compute_whole(
     computed, (rows, first, second) = 0, waiting
     while len(chosen):
         computed += len(chosen)
-        for block in blocks_of(space, chosen):
-            compute(block, block.able())
+        for group in groups_of(space, chosen):
+            for block, can in zip(*able(group, [block.able() for block in group]), strict=True):
+                compute(block, can)
         done[chosen] = True
         left = ~done[rows]
         left[left] = near(rows[left], first[left], second[left])
