@@ -66,7 +66,7 @@ def test_what_is_wrong_is_noticed(what: str, said: str) -> None:
     ("what", "name", "said"),
     [
         (
-            "training_time / xp.maximum(goodput, LEAST) -> training_time * xp.maximum(goodput, LEAST)",
+            "xp.maximum(goodput, LEAST) -> xp.minimum(goodput, LEAST)",
             "run_time",
             "is not proportional to the power -1 of goodput",
         ),
