@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import derived, formula
+from overhead.formula import cited, derived, formula
 from overhead.labels import FOLDED, PAIRED
 from overhead.quantity import Array
 from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, STEADY, UNEVEN
@@ -21,8 +21,8 @@ ZB_V = {"schedule": FOLDED[0]}
 V_HALF = {"schedule": FOLDED[1]}
 V_MIN = {"schedule": FOLDED[2]}
 DUAL_V = {"schedule": PAIRED[1]}
-SPLIT: dict[str, Any] = {"source": "qi2023", "where": "section 6; the form by simulation"}
-PATTERN: dict[str, Any] = {"source": "qi2024", "where": V_PATTERN}
+SPLIT = cited("qi2023", "section 6; the form by simulation")
+PATTERN = cited("qi2024", V_PATTERN)
 STEADY_ENDS = (EVEN, STEADY, AT_LEAST_PP)
 BOUND = "an upper bound if dgrad is shorter than the forward pass, or wgrad longer"
 SHORT = "a transfer takes no longer than half of a chunk's forward"

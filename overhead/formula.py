@@ -575,6 +575,11 @@ def formula(
     return declare
 
 
+def cited(source: str, where: str = "", **more: Any) -> dict[str, Any]:
+    """Return what several declarations say alike: their source, the place in it, and more."""
+    return {"source": source, **({"where": where} if where else {}), **more}
+
+
 # A formula that is our own derivation.
 derived = partial(formula, source="derivation")
 

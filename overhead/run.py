@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import derived, formula
+from overhead.formula import cited, derived, formula
 from overhead.shipped import usual_table
 from overhead.special import negative_binomial_quantile, negative_binomial_tail
 
 # A run with less of its time in use never ends.
 LEAST = 1e-12
-DALY: dict[str, Any] = {
-    "source": "daly2006",
-    "assumes": ("failures are random and independent, during restarts as well",),
-}
+DALY = cited("daly2006", assumes=("failures are random and independent, during restarts as well",))
 
 
 # How often it is interrupted.
@@ -142,12 +139,12 @@ def nodes_down(failure_rate, run_nodes, mean_time_to_repair, day):
     return run_nodes * xp.minimum(failure_rate * mean_time_to_repair / day, 1.0)
 
 
-GAMMA: dict[str, Any] = {
-    "source": "derivation",
-    "assumes": (
+GAMMA = cited(
+    "derivation",
+    assumes=(
         "servers away are a negative binomial: a Poisson law whose rate itself varies, by a gamma",
     ),
-}
+)
 
 
 @formula(**GAMMA)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
 from overhead.completion import TENSORS
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.quantity import VOCABULARY
 
 # A model's own shapes, in the order in which people give them, and those that some have beyond.
@@ -37,10 +35,7 @@ BRIDGE = "megatronbridge"
 DEEPSEEK_V3 = "deepseekv3"
 
 
-PATTERNS: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/ssm/mamba_hybrid_layer_allocation.py",
-}
+PATTERNS = cited("megatron", "megatron/core/ssm/mamba_hybrid_layer_allocation.py")
 
 
 # Parameters of a layer and of the whole model, and how many of them one token meets.
@@ -143,7 +138,7 @@ def active_parameters(
 
 # One layer's attention, and its feed-forward (`overhead.model` has what they are made of).
 
-LATENT: dict[str, Any] = {"source": DEEPSEEK_V2, "where": "section 2.1"}
+LATENT = cited(DEEPSEEK_V2, "section 2.1")
 
 
 @formula(**LATENT)
@@ -158,7 +153,7 @@ def value_head_size(kv_lora_rank, v_head_size, head_size):
     return xp.where(kv_lora_rank > 0.0, v_head_size, head_size)
 
 
-SHARED: dict[str, Any] = {"source": DEEPSEEK_V3, "where": "section 2.1.2"}
+SHARED = cited(DEEPSEEK_V3, "section 2.1.2")
 
 
 @formula(**SHARED)
@@ -196,8 +191,8 @@ def dense_mlp_layers(layers, moe_layers):
 # counted twice over: in full, as published utilisations are (PaLM, Megatron-LM), and without what a
 # causal mask hides.  What is recomputed counts in neither.
 
-APPENDIX: dict[str, Any] = {"source": NARAYANAN, "where": "appendix on floating-point operations"}
-PALM: dict[str, Any] = {"source": CHOWDHERY, "where": "appendix B"}
+APPENDIX = cited(NARAYANAN, "appendix on floating-point operations")
+PALM = cited(CHOWDHERY, "appendix B")
 FULL = "masked positions count as computed"
 CAUSAL = "a token attends to itself and to earlier ones: half of the scores if there is no window"
 BACKWARD = "the backward pass costs twice the forward pass"

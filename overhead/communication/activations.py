@@ -20,10 +20,10 @@ from overhead.communication.operation import (
     operation,
     times,
 )
-from overhead.formula import derived, formula
+from overhead.formula import cited, derived, formula
 
-WHOLE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
-SPLIT: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
+WHOLE = cited("narayanan2021", "section 2.3")
+SPLIT = cited("korthikanti2022", "section 4.2.2")
 TP: dict[str, Any] = {
     "dimension": "tp",
     "group": "tp",
@@ -108,14 +108,8 @@ for _layer, _of in (
 # exponentials and the logit of the right answer.  A table that both ends of a pipeline hold has its
 # gradients added up once a step.
 
-LOSS: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/tensor_parallel/cross_entropy.py",
-}
-TIED: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/distributed/finalize_model_grads.py",
-}
+LOSS = cited("megatron", "megatron/core/tensor_parallel/cross_entropy.py")
+TIED = cited("megatron", "megatron/core/distributed/finalize_model_grads.py")
 UNKNOWN = {"shapes": "unknown"}
 END: dict[str, Any] = {"dimension": "vocabulary", "group": "tp", "share": "end_stage_fraction"}
 
@@ -124,10 +118,9 @@ END: dict[str, Any] = {"dimension": "vocabulary", "group": "tp", "share": "end_s
 # columns are split and its results gathered, whose gradients every rank has; what it takes, a
 # hidden state beside the embedding, is twice as wide as an activation.
 
-JOINED: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/multi_token_prediction.py, _concat_embeddings",
-}
+JOINED = cited(
+    "megatron", "megatron/core/transformer/multi_token_prediction.py, _concat_embeddings"
+)
 
 
 @formula(**JOINED)
@@ -226,8 +219,8 @@ added("vocabulary_last_time", [*_last, ("mtp_communication_time",)], **SPLIT)
 # the ends sends, and receives, one message a virtual stage, micro-batch and direction; where there
 # are two stages, one of either's messages has nowhere to go.
 
-STAGES: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
-IN_PARTS: dict[str, Any] = {"source": "narayanan2021", "where": "section 4.1"}
+STAGES = cited("narayanan2021", "section 2.2")
+IN_PARTS = cited("narayanan2021", "section 4.1")
 
 
 @formula(**IN_PARTS)

@@ -13,21 +13,21 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import WAYS, added, on_network, operation, times
-from overhead.formula import derived, formula
+from overhead.formula import cited, derived, formula
 
-ULYSSES: dict[str, Any] = {"source": "jacobs2023", "where": "section 3.1"}
-RING: dict[str, Any] = {"source": "liu2023", "where": "section 3"}
-GATHER: dict[str, Any] = {"source": "grattafiori2024", "where": "section 3.3.2"}
+ULYSSES = cited("jacobs2023", "section 3.1")
+RING = cited("liu2023", "section 3")
+GATHER = cited("grattafiori2024", "section 3.3.2")
 UNKNOWN = {"shapes": "unknown"}
 EXCHANGED = {"context_parallel": "all_to_all"}
 ROUND = {"context_parallel": "ring"}
 GATHERED = {"context_parallel": "all_gather"}
 MIXED = {"context_parallel": "mixed"}
-BOTH: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/model_parallel_config.py, hierarchical_context_parallel_sizes with"
+BOTH = cited(
+    "megatron",
+    "megatron/core/model_parallel_config.py, hierarchical_context_parallel_sizes with"
     " cp_comm_type a2a+p2p",
-}
+)
 LATENT = "of latent attention, whose keys and values differ in size, their mean"
 
 

@@ -18,11 +18,11 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import added, of_dimension, on_network, operation
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.memory.activations import in_both
 
-ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 7"}
-FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.2"}
+ZERO = cited("rajbhandari2020", "section 7")
+FSDP = cited("zhao2023", "section 3.2")
 
 
 # Of dense layers' parameters and of routed experts': the ranks that shard them, parameters of the
@@ -175,8 +175,8 @@ _declare_family("edp", "routed-expert ", "stage_moe_balance", "stage_moe_balance
 #
 # A stage that is held twice (DualPipe) has its gradients added up between both that hold it, too.
 
-FSDP_LAYERS: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 3.3"}
-DUAL: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.1"}
+FSDP_LAYERS = cited("zhao2023", "sections 3.2 and 3.3")
+DUAL = cited("deepseekv3", "section 3.2.1")
 
 # Stages that two ranks hold.
 

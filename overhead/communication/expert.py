@@ -11,15 +11,12 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import operation
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.software.flat import PRICED
 from overhead.special import never_drawn
 
-DISPATCHER: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/moe/token_dispatcher.py",
-}
-NARROW: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.3.3"}
+DISPATCHER = cited("megatron", "megatron/core/transformer/moe/token_dispatcher.py")
+NARROW = cited("deepseekv3", "section 3.3.3")
 UNKNOWN = {"shapes": "unknown"}
 
 
@@ -105,7 +102,7 @@ def ep_layer_forward_time(
 
 DEDUPLICATED = {"dispatcher": "deduplicated", "topology": "hierarchical"}
 PODS = {"topology": "hierarchical", "shape": "three_levels"}
-SOURCE: dict[str, Any] = {"source": "deepseekv3", "where": "section 3.2.2"}
+SOURCE = cited("deepseekv3", "section 3.2.2")
 BOTH = "intra-node forwarding overlaps with inter-node traffic"
 EVENLY = "experts are chosen evenly and independently of nodes, except for expert groups"
 
@@ -139,11 +136,11 @@ def distinct_nodes(ep_nodes, experts, experts_per_token, expert_groups, groups_p
 
 
 # Ranks are met as nodes are: both have experts that follow one another.
-ONCE: dict[str, Any] = {
-    "source": "hybridep",
-    "where": "csrc/kernels/intranode.cu @f7fb36f407, dispatch: is_token_in_rank; csrc/hybrid_ep"
+ONCE = cited(
+    "hybridep",
+    "csrc/kernels/intranode.cu @f7fb36f407, dispatch: is_token_in_rank; csrc/hybrid_ep"
     " likewise sends a token once to each rank",
-}
+)
 
 
 @formula(assumes=(EVENLY,), when=PODS, **SOURCE)

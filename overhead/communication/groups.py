@@ -10,8 +10,6 @@ that exchange heads, ``cp_inner``.  A pair stands for the slowest of its kind, a
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
 from overhead.collectives.levels import (
     FILLED,
@@ -20,7 +18,7 @@ from overhead.collectives.levels import (
     exchange_oversubscription,
     ring_oversubscription,
 )
-from overhead.formula import declare, derived, formula
+from overhead.formula import cited, declare, derived, formula
 from overhead.labels import GIVEN_GRID
 from overhead.special import greatest_common_divisor, square_divisor
 
@@ -58,11 +56,11 @@ def ring_ranks_per_nic(ranks_sharing_nic, cp_members_in_node):
 
 # Rings of groups that exchange heads for tokens.
 
-MIXED: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/parallel_state.py, hierarchical_context_parallel_sizes: the inner ranks"
+MIXED = cited(
+    "megatron",
+    "megatron/core/parallel_state.py, hierarchical_context_parallel_sizes: the inner ranks"
     " are neighbours",
-}
+)
 
 
 @formula(**MIXED)

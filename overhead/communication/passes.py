@@ -13,13 +13,13 @@ from functools import reduce
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import declare, derived, formula
+from overhead.formula import cited, declare, derived, formula
 from overhead.model.order import ORDERED, of_stage
 
 FORWARD = {"schedule": "forward_only"}
 UNKNOWN = {"shapes": "unknown"}
-REPEATED: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5"}
-BLOCKS: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
+REPEATED = cited("korthikanti2022", "section 5")
+BLOCKS = cited("narayanan2021", "section 2.3")
 
 
 # Directions.
@@ -33,10 +33,7 @@ def replicated_activations(sequence_parallel):
 
 # What is repeated.
 
-MODULES: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
-}
+MODULES = cited("megatron", "megatron/core/transformer/transformer_config.py: recompute_modules")
 
 
 @formula(**MODULES)
@@ -228,7 +225,7 @@ def end_pair_fraction(pp):
 # They are those of the stage that has most: the first with the embedding, the last with the output
 # layer, or one between where the ends have fewer layers; of experts one of the last two.
 
-LAYER: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 4.2"}
+LAYER = cited("zhao2023", "sections 3.2 and 4.2")
 
 
 for _of in ("parameters", "low_precision_parameters"):
@@ -277,7 +274,7 @@ def max_rank_low_precision_expert_parameters(
 
 # Of these the trained ones, which alone have gradients: all, or adapters.
 
-LORA: dict[str, Any] = {"source": "hu2021", "where": "section 4.2", "when": {"tuning": "lora"}}
+LORA = cited("hu2021", "section 4.2", when={"tuning": "lora"})
 of_stage(
     "max_rank_trained_parameters",
     "trained_parameters",

@@ -11,7 +11,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 
 FUSED = "flash_1|flash_2|flash_3|cudnn"
 # Those that cut heads into tiles; the first generation, in Triton, takes them as they are.
@@ -19,12 +19,10 @@ TILED = {"attention_kernel": "flash_2|flash_3|cudnn"}
 AT_RATE = "linear-attention state is computed at the attention rate"
 HEAD_TILE, SMALL_HEAD = 64.0, 16.0
 UNFUSED = {"attention_kernel": "unfused"}
-KERNEL: dict[str, Any] = {"source": quantities.DAO_2023, "where": "sections 3.1 and 4.1"}
-KERNELS: dict[str, Any] = {
-    "source": "korthikanti2022",
-    "where": "section 4.1, figure 3: the kernels of self-attention",
-    "when": UNFUSED,
-}
+KERNEL = cited(quantities.DAO_2023, "sections 3.1 and 4.1")
+KERNELS = cited(
+    "korthikanti2022", "section 4.1, figure 3: the kernels of self-attention", when=UNFUSED
+)
 
 
 # How much is computed.

@@ -7,25 +7,22 @@ from typing import Any, Unpack
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import Further, declare, formula
+from overhead.formula import Further, cited, declare, formula
 from overhead.quantity import Array
 from overhead.shipped import usual_table
 
 # What was fitted: specs/training/usual.csv says to which rows.
 FITTED = usual_table()["kernels"]
-KERNELS: dict[str, Any] = {"source": "megatron", "where": "megatron/core/fusions"}
-EXPERTS: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/moe/token_dispatcher.py and experts.py",
-}
-CASTS: dict[str, Any] = {
-    "source": "transformerengine",
-    "where": "transformer_engine/pytorch/module",
-    "assumes": (
+KERNELS = cited("megatron", "megatron/core/fusions")
+EXPERTS = cited("megatron", "megatron/core/transformer/moe/token_dispatcher.py and experts.py")
+CASTS = cited(
+    "transformerengine",
+    "transformer_engine/pytorch/module",
+    assumes=(
         "a cast reads and writes each element once, in the GEMM precision",
         "amax and transpose kernels are not counted: with them, runs of such recipes fit less well",
     ),
-}
+)
 
 
 # In a ring each block of keys and values that comes round gives a part of the result, in single
@@ -163,10 +160,9 @@ def moe_elementwise_bytes(
 
 # Mixtures whose routed experts work on a latent vector: smaller experts, and smaller messages.
 
-LATENT: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/moe/moe_layer.py: fc1_latent_proj, fc2_latent_proj",
-}
+LATENT = cited(
+    "megatron", "megatron/core/transformer/moe/moe_layer.py: fc1_latent_proj, fc2_latent_proj"
+)
 
 
 @formula(**LATENT)
@@ -221,14 +217,14 @@ for _way, _what, _up, _attention in (
 # A router's kernels, one for scores and choice, one for the scores that a loss balances, and that
 # loss: each has a number in single precision for each expert, and a byte that says whether it was
 # chosen.  What each reads and writes is in tests/overhead/test_compute_parts.py.
-ROUTING: dict[str, Any] = {
-    "source": "transformerengine",
-    "where": "transformer_engine/pytorch/router.py and csrc/extensions/router.cpp @d0067d0da6",
-    "assumes": (
+ROUTING = cited(
+    "transformerengine",
+    "transformer_engine/pytorch/router.py and csrc/extensions/router.cpp @d0067d0da6",
+    assumes=(
         "choosing is one kernel, and so are the scores whose balance a loss keeps",
         "logits are in single precision (moe_router_dtype)",
     ),
-}
+)
 CHOSEN = {"forward": (7.0, 3.0), "backward": (10.0, 1.0)}
 
 
@@ -249,13 +245,11 @@ for _way in CHOSEN:
 # A bias of routed experts that follows the last GEMM: for each expert's rows the product with their
 # probabilities, the sum, one copy of all and a cast, in single precision; backward the cast, its
 # gradients' two products and sums, a cast and a copy.  Elements of 32 bits, and of 16.
-BIASES: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/moe/experts.py, TEGroupedMLP._apply_bias @d0b3b77549",
-    "assumes": (
-        "the bias of the first GEMM is part of it, and probabilities are single precision",
-    ),
-}
+BIASES = cited(
+    "megatron",
+    "megatron/core/transformer/moe/experts.py, TEGroupedMLP._apply_bias @d0b3b77549",
+    assumes=("the bias of the first GEMM is part of it, and probabilities are single precision",),
+)
 BIAS_MOVES = {"forward": (6.0, 2.0), "backward": (8.0, 4.0)}
 BIAS_LAUNCHES = {"forward": 2.0, "backward": 5.0}  # for each expert
 
@@ -332,28 +326,26 @@ for _name, _merging in (("merge_forward_time", _merge), ("merge_time", _merge_bo
 # A mixture of experts has more to launch than a dense layer: a router, the exchange, and for each
 # of the rank's experts its own products, which fused libraries launch one by one.
 
-MEASURED: dict[str, Any] = {
-    "source": quantities.VTRAIN,
-    "where": "data/ground_truth_single.csv: small models' time by layer is constant",
-    "assumes": (
-        "a collective is one operation more: tensor parallelism has two in each direction",
-    ),
-}
-LIBRARY: dict[str, Any] = {
-    "source": "transformerengine",
-    "where": "transformer_engine/pytorch/csrc/extensions/cast.cpp, split_quantize, and"
+MEASURED = cited(
+    quantities.VTRAIN,
+    "data/ground_truth_single.csv: small models' time by layer is constant",
+    assumes=("a collective is one operation more: tensor parallelism has two in each direction",),
+)
+LIBRARY = cited(
+    "transformerengine",
+    "transformer_engine/pytorch/csrc/extensions/cast.cpp, split_quantize, and"
     " common/gemm/cublaslt_gemm.cu, nvte_multi_tensor_gemm",
-}
-EXPERT_HOST: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/moe: router.py, moe_utils.py, token_dispatcher.py",
-    "assumes": (
+)
+EXPERT_HOST = cited(
+    "megatron",
+    "megatron/core/transformer/moe: router.py, moe_utils.py, token_dispatcher.py",
+    assumes=(
         "one call launches the GEMMs of every expert separately, with casts unless one kernel "
         "covers all; partial CUDA graphs exclude them (cuda_graph_scope: dynamic shapes)",
         "overlapped exchanges split a layer into nodes (model_chunk_schedule_plan.py)",
         "permutation is fused, as in NVIDIA's recipes",
     ),
-}
+)
 AGAIN = {"recompute": "full|uniform|full_early_stop|per_op"}
 
 # Launches of a layer's experts beyond a dense layer's.  Forward: the gate 2, top-k, scores, counts,
@@ -509,11 +501,11 @@ for _class in quantities.CLASSES:
 # The GPU works on what the host launches ahead of it, so the slower of the two rules; near the
 # change from one to the other both do, which a norm of order 4 has.
 
-NORM: dict[str, Any] = {
-    "source": quantities.VTRAIN,
-    "where": "data/ground_truth_single.csv: of sum, greater and norm this fits best",
-    "assumes": ("the host launches ahead of the GPU, except for the always-exposed fraction",),
-}
+NORM = cited(
+    quantities.VTRAIN,
+    "data/ground_truth_single.csv: of sum, greater and norm this fits best",
+    assumes=("the host launches ahead of the GPU, except for the always-exposed fraction",),
+)
 
 
 def with_host(gpu: Array, host: Array, exposed_launch_fraction: Array) -> Array:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
 from overhead.compute.matmul import GRADIENTS, PLAIN, declare_product
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 
-CHUNKS: dict[str, Any] = {
-    "source": "torchtitan",
-    "where": "torchtitan/components/loss.py @f90c845c0e, ChunkedCELoss",
-}
+CHUNKS = cited("torchtitan", "torchtitan/components/loss.py @f90c845c0e, ChunkedCELoss")
 declare_product("logits_chunk", "logit_tokens", "vocabulary_width", "hidden_size", further=PLAIN)
 
 

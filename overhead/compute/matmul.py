@@ -7,7 +7,7 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import call, declare, formula
+from overhead.formula import call, cited, declare, formula
 from overhead.memory.activations import EVENLY, NARROW, WIDE
 from overhead.quantity import Array
 
@@ -21,15 +21,15 @@ PADDED = (
 
 # Of four smooth and three tiled forms this one fits the measured products best; tiles and waves
 # counted whole make it worse, for libraries choose among tiles and split the depth.
-FORM: dict[str, Any] = {
-    "source": quantities.MEASURED,
-    "where": "half of its bf16 products, which fit within 6 % on average",
-    "assumes": (
+FORM = cited(
+    quantities.MEASURED,
+    "half of its bf16 products, which fit within 6 % on average",
+    assumes=(
         "compute and memory time do not overlap",
         "an empty GEMM takes no time",
         PADDED,
     ),
-}
+)
 
 
 def _padded(size: Array, tile: Array | float) -> Array:
@@ -113,11 +113,8 @@ def grouped_matmul_time(
 # Columns are split over tensor-parallel ranks in the first product of a block, the depth in its
 # last.  Projections through latent vectors count as one product of as many weights.
 
-TENSOR: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
-EXPERTS: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/moe/experts.py",
-}
+TENSOR = cited("narayanan2021", "section 2.3")
+EXPERTS = cited("megatron", "megatron/core/transformer/moe/experts.py")
 
 
 @formula(**TENSOR)
@@ -152,10 +149,7 @@ def expert_tokens(expert_load_imbalance, experts_per_token, rank_tokens, etp, ep
     return sent * (etp * ep) / (tp * xp.maximum(experts, 1.0))
 
 
-MTP: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/multi_token_prediction.py, eh_proj",
-}
+MTP = cited("megatron", "megatron/core/transformer/multi_token_prediction.py, eh_proj")
 
 
 @formula(**MTP)
@@ -320,11 +314,7 @@ declare_product("mtp_projection", "rank_tokens", "mtp_width", "mtp_depth")
 
 # Beside frozen weights: adapters' products, and no gradients of weights.
 
-LORA: dict[str, Any] = {
-    "source": "hu2021",
-    "where": "section 4.1",
-    "when": {"tuning": "lora"},
-}
+LORA = cited("hu2021", "section 4.1", when={"tuning": "lora"})
 
 
 def _adapters(rank, tokens, width, layers, *machine):

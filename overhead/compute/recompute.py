@@ -8,38 +8,32 @@ dense layer, whose result no gradient needs, as ``full_early_stop`` does whateve
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import formula
+from overhead.formula import cited, formula
 
-EARLY: dict[str, Any] = {
-    "source": "chen2016",
-    "where": "section 4.1; PyTorch's checkpointing without re-entrance stops at what is needed",
-}
-PER_OP: dict[str, Any] = {
-    "source": "torchtitan",
-    "where": "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy",
-    "assumes": (
+EARLY = cited(
+    "chen2016", "section 4.1; PyTorch's checkpointing without re-entrance stops at what is needed"
+)
+PER_OP = cited(
+    "torchtitan",
+    "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy",
+    assumes=(
         "GEMMs of keys, of the attention output and of the gate are recomputed",
         "scores and values are kept",
     ),
-    "when": {"recompute": "per_op"},
-}
+    when={"recompute": "per_op"},
+)
 
 
 # What is repeated of layers' forwards: of all or some layers as a whole, or of a layer's modules.
 ALL = {"recompute": "full|full_early_stop|uniform|block"}
 SOME, CHOSEN = {"recompute": "block"}, {"recompute": "selective"}
-MODULES: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
-}
-BLOCK: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/transformer_block.py: recompute_method block",
-    "assumes": ("the mean of a chunk's layers",),
-}
+MODULES = cited("megatron", "megatron/core/transformer/transformer_config.py: recompute_modules")
+BLOCK = cited(
+    "megatron",
+    "megatron/core/transformer/transformer_block.py: recompute_method block",
+    assumes=("the mean of a chunk's layers",),
+)
 _some = ("recompute_core_attn", "attention_forward_time")
 
 

@@ -16,12 +16,12 @@ from typing import Any
 from overhead.arrays import xp
 from overhead.compute.layer import both_passes
 from overhead.compute.own_layers import PARTS, SLOWEST, declare_own
-from overhead.formula import call, declare, formula
+from overhead.formula import call, cited, declare, formula
 from overhead.labels import FOLDED, LABELS
 from overhead.model.order import ORDERED
 from overhead.quantity import Array
 
-PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
+PIPELINE = cited("narayanan2021", "section 2.2")
 
 
 @formula(assumes=("all middle stages are equal",), **PIPELINE)
@@ -94,10 +94,7 @@ for _name in ("forward", "backward"):
 
 # Activations on their way to the host's memory and back: beside the pass of a micro-batch.
 
-OFFLOAD: dict[str, Any] = {
-    "source": "transformerengine",
-    "where": "transformer_engine/pytorch/cpu_offload.py",
-}
+OFFLOAD = cited("transformerengine", "transformer_engine/pytorch/cpu_offload.py")
 
 
 def _longer(transfer, time):
@@ -140,11 +137,9 @@ _weighed = (
     "middle_backward_time",
     *_gpu,
 )
-WGRAD: dict[str, Any] = {
-    "source": "qi2023",
-    "where": "section 2.1",
-    "assumes": ("half of the launch-bound time of a backward pass is wgrad",),
-}
+WGRAD = cited(
+    "qi2023", "section 2.1", assumes=("half of the launch-bound time of a backward pass is wgrad",)
+)
 declare("stage_weight_time", _weighed, _weights, **WGRAD)
 _mixers = (
     PARTS["weight_gradient"][1],
@@ -220,10 +215,7 @@ def even_stage_backward_time(middle_backward_time, end_stage_extra_time):
 #
 # As of a layer, the slower of the GPU and of the host's launches rules.
 
-EMBEDDING: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/tensor_parallel/layers.py, VocabParallelEmbedding",
-}
+EMBEDDING = cited("megatron", "megatron/core/tensor_parallel/layers.py, VocabParallelEmbedding")
 
 
 @formula(

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.quantity import Array
 
-LAYER: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.1"}
-TENSOR: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.1"}
-SEQUENCE: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.2.2"}
+LAYER = cited("korthikanti2022", "section 4.1")
+TENSOR = cited("korthikanti2022", "section 4.2.1")
+SEQUENCE = cited("korthikanti2022", "section 4.2.2")
 
 
 @formula(**SEQUENCE)
@@ -27,10 +27,10 @@ def sequence_shards(sequence_parallel, tp):
 
 # What a residual is stored in, and what norms and activation functions keep of what they compute.
 
-UNFUSED: dict[str, Any] = {
-    "source": "autograd",
-    "where": "mul, pow, rsqrt and silu @88fa1e7170: what each keeps; a norm casts its input first",
-}
+UNFUSED = cited(
+    "autograd",
+    "mul, pow, rsqrt and silu @88fa1e7170: what each keeps; a norm casts its input first",
+)
 
 
 @formula(
@@ -48,15 +48,13 @@ def norm_kept_bytes(unfused_elementwise, single_bytes, trained_weights, residual
 
 # Layers at the ends of a model that stay in 16 bits where the others' products take fewer.
 
-WIDE: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/fp8_utils.py, is_first_last_bf16_layer: first_last_layers_bf16",
-}
+WIDE = cited(
+    "megatron", "megatron/core/fp8_utils.py, is_first_last_bf16_layer: first_last_layers_bf16"
+)
 # Modules that stay in 16 bits in every layer: recipes name them one by one.
-MODULES: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/extensions/TransformerEngineMixedPrecision.md: a recipe a module",
-}
+MODULES = cited(
+    "megatron", "megatron/core/extensions/TransformerEngineMixedPrecision.md: a recipe a module"
+)
 
 
 @formula(**WIDE)
@@ -162,11 +160,11 @@ def unfused_score_bytes(sequence_length, dropout, activation_bytes, mask_bytes):
 
 # Weights that products take in fewer bytes than activations have are stored so, if the recipe says
 # so, or have copies; tables, norms, biases, the router and modules left in 16 bits do not.
-QUANTIZED: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/fp8_utils.py, get_fp8_context with is_init, which leaves out what"
+QUANTIZED = cited(
+    "megatron",
+    "megatron/core/fp8_utils.py, get_fp8_context with is_init, which leaves out what"
     " is_first_last_bf16_layer names, and router.py, whose weights are no such module's",
-}
+)
 
 
 def _wide(bytes_of, matmul_input_bytes, activation_bytes):

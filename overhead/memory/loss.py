@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import formula
+from overhead.formula import cited, formula
 
-CHUNKS: dict[str, Any] = {
-    "source": "torchtitan",
-    "where": "torchtitan/components/loss.py @f90c845c0e, ChunkedCELoss",
-}
-LIGER: dict[str, Any] = {
-    "source": "liger",
-    "where": "src/liger_kernel/ops/fused_linear_cross_entropy.py @00eba634c2",
-    "when": {"loss": "liger"},
-}
-CUT: dict[str, Any] = {
-    "source": "wijmans2024",
-    "where": "apple/ml-cross-entropy, cut_cross_entropy/cce_lse_forward.py @18e76ada05",
-    "when": {"loss": "cut_cross_entropy"},
-}
+CHUNKS = cited("torchtitan", "torchtitan/components/loss.py @f90c845c0e, ChunkedCELoss")
+LIGER = cited(
+    "liger",
+    "src/liger_kernel/ops/fused_linear_cross_entropy.py @00eba634c2",
+    when={"loss": "liger"},
+)
+CUT = cited(
+    "wijmans2024",
+    "apple/ml-cross-entropy, cut_cross_entropy/cce_lse_forward.py @18e76ada05",
+    when={"loss": "cut_cross_entropy"},
+)
 
 
 @formula(

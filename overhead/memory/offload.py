@@ -8,23 +8,17 @@ gradients, and at stage 3 of ZeRO the weights where ``parameter_offload`` is giv
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import formula
+from overhead.formula import cited, formula
 from overhead.model.order import of_stage
 
 HOST = {"updating": "host"}
 ZERO = {"updating": "host", "host_states": "zero_offload"}
 FSDP = {"updating": "host", "host_states": "fsdp_offload"}
-DEEPSPEED: dict[str, Any] = {
-    "source": "deepspeed",
-    "where": "deepspeed/runtime/zero/stage3.py and stage_1_and_2.py @edaa72212",
-}
-FULLY_SHARD: dict[str, Any] = {
-    "source": "fsdp2",
-    "where": "_fsdp_api.py @01d5c2cc8a, CPUOffloadPolicy; _fsdp_param.py @010ae4a895",
-}
+DEEPSPEED = cited("deepspeed", "deepspeed/runtime/zero/stage3.py and stage_1_and_2.py @edaa72212")
+FULLY_SHARD = cited(
+    "fsdp2", "_fsdp_api.py @01d5c2cc8a, CPUOffloadPolicy; _fsdp_param.py @010ae4a895"
+)
 
 
 # What is left on the GPU, by parameter.

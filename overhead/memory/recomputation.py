@@ -9,34 +9,30 @@ What is kept of a share of layers may wait in the host's memory (``activation_of
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.memory.stage import CANDIDATES
 from overhead.model.order import of_stage
 
-PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
-TOTAL: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.3"}
+PIPELINE = cited("narayanan2021", "section 2.2")
+TOTAL = cited("korthikanti2022", "section 4.3")
 
 # What a layer keeps, by label `recompute`; nothing without a backward.
 
-MODULES: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/transformer_config.py: recompute_modules;"
+MODULES = cited(
+    "megatron",
+    "megatron/core/transformer/transformer_config.py: recompute_modules;"
     " transformer_layer.py, multi_latent_attention.py, moe/moe_layer.py and experts.py",
-}
-MEGATRON_BLOCK: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/transformer_block.py: recompute_num_layers",
-}
+)
+MEGATRON_BLOCK = cited(
+    "megatron", "megatron/core/transformer/transformer_block.py: recompute_num_layers"
+)
 IN_BLOCK, UNIFORM = {"recompute": "block"}, {"recompute": "uniform"}
 # Recomputation that stops once it has what the backward needs keeps no more and no less.
 WHOLE = {"recompute": "full|full_early_stop|uniform"}
-PER_OP: dict[str, Any] = {
-    "source": "torchtitan",
-    "where": "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy",
-}
+PER_OP = cited(
+    "torchtitan", "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy"
+)
 EVERY_SECOND = (
     "the layer input, outputs of every second GEMM (queries, values, MLP up-projection, "
     "down-projection of a gated MLP), attention output and reduce-scatter outputs"
@@ -57,11 +53,11 @@ def _all_but(backward, whole, mixer, block):
 
 
 # Of whole layers, the share that is recomputed keeps its inputs.
-LAYERS: dict[str, Any] = {
-    "source": "korthikanti2022",
-    "where": "sections 4.1 and 5, full recomputation",
-    "assumes": ("a mean over the layers of a stage",),
-}
+LAYERS = cited(
+    "korthikanti2022",
+    "sections 4.1 and 5, full recomputation",
+    assumes=("a mean over the layers of a stage",),
+)
 INPUTS = ("has_backward", "kept_input_fraction", "checkpoint_activations")
 for _class, _block in (("dense", "mlp"), ("moe", "moe")):
     _returns, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
@@ -160,7 +156,7 @@ def _one_unit(
     return _live(rank_tokens, dense_layers, whole[0], moe_layers, whole[1])
 
 
-LIVE: dict[str, Any] = {"source": "chen2016", "where": "section 4.1"}
+LIVE = cited("chen2016", "section 4.1")
 ONE = "one layer of one micro-batch is recomputed at a time"
 OF_LAYERS = (
     "rank_tokens",
@@ -193,11 +189,9 @@ for _method, _kernel, _more, _lacks in (
 
 # What waits in the host's memory, and comes back for the backward.
 
-OFFLOAD: dict[str, Any] = {
-    "source": "transformerengine",
-    "where": "transformer_engine/pytorch/cpu_offload.py",
-    "when": {"stashing": "host"},
-}
+OFFLOAD = cited(
+    "transformerengine", "transformer_engine/pytorch/cpu_offload.py", when={"stashing": "host"}
+)
 
 
 @formula(**OFFLOAD)

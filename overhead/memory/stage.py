@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import formula
+from overhead.formula import cited, formula
 from overhead.memory.quantities import PARTS
 from overhead.model.order import of_stage
 from overhead.quantity import Array
 
-PIPELINE: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.2"}
+PIPELINE = cited("narayanan2021", "section 2.2")
 ENDS = "where a rank holds two stages (DualPipe), they are i and pp - 1 - i"
 
 
@@ -29,10 +27,7 @@ def embedding_layer_weight(pipeline_layers, pp, virtual_pipeline_size, count_end
 
 # Layers that predict further tokens: on the last stage, beside the loss.
 
-MTP: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/multi_token_prediction.py",
-}
+MTP = cited("megatron", "megatron/core/transformer/multi_token_prediction.py")
 
 
 @formula(
@@ -169,7 +164,7 @@ def stage_mlp_layers(stage_layers, stage_moe_layers):
 
 # Activations of a stage, logits, buffers, and all parts together.
 
-TOTAL: dict[str, Any] = {"source": "korthikanti2022", "where": "section 4.3"}
+TOTAL = cited("korthikanti2022", "section 4.3")
 SUM = "all parts exist at the same time"
 LAST = "one micro-batch at a time"
 
@@ -276,10 +271,9 @@ def communicators(tp, pp, cp, dp, ep):
     return xp.asarray(sum(xp.where(size > 1.0, 1.0, 0.0) for size in groups))
 
 
-EXCHANGE: dict[str, Any] = {
-    "source": "hybridep",
-    "where": "csrc/hybrid_ep/buffer/intranode.cu @94a9f8f6b1: allocate_combine_buffers",
-}
+EXCHANGE = cited(
+    "hybridep", "csrc/hybrid_ep/buffer/intranode.cu @94a9f8f6b1: allocate_combine_buffers"
+)
 
 
 @formula(

@@ -5,20 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import formula, parameters
+from overhead.formula import cited, formula, parameters
 from overhead.labels import PREFETCHES
 from overhead.memory.activations import NARROW_ONES, in_both
 
 ZERO = "rajbhandari2020"
-FSDP: dict[str, Any] = {"source": "zhao2023", "where": "sections 3.2 and 4.2"}
-FSDP2: dict[str, Any] = {
-    "source": "torchtitan",
-    "where": "torchtitan/models/llama3/infra/parallelize.py, apply_fsdp (pp_enabled)",
-}
-MEGATRON: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/parallel_state.py, expert data parallel group",
-}
+FSDP = cited("zhao2023", "sections 3.2 and 4.2")
+FSDP2 = cited(
+    "torchtitan", "torchtitan/models/llama3/infra/parallelize.py, apply_fsdp (pp_enabled)"
+)
+MEGATRON = cited("megatron", "megatron/core/parallel_state.py, expert data parallel group")
 HYBRID: dict[str, Any] = {"sharding": "hybrid"}
 
 
@@ -105,7 +101,7 @@ def optimizer_memory(
 #
 # Both of an adapter's matrices are split over tensor-parallel ranks, as Megatron-Bridge has it.
 
-ADAPTED: dict[str, Any] = {"source": "hu2021", "where": "section 4.1"}
+ADAPTED = cited("hu2021", "section 4.1")
 LORA: dict[str, Any] = {**ADAPTED, "when": {"tuning": "lora"}}
 FROZEN = "frozen weights have no gradients"
 
@@ -300,10 +296,9 @@ def bucket_memory(has_backward, dp, cp, buckets, bucket_bytes):
 
 
 # What a product hands back whose gradient was added to the sum already; of sharded weights none is.
-PLACEHOLDERS: dict[str, Any] = {
-    "source": "transformerengine",
-    "where": "transformer_engine/pytorch/module/base.py @d0067d0da6, get_dummy_wgrad",
-}
+PLACEHOLDERS = cited(
+    "transformerengine", "transformer_engine/pytorch/module/base.py @d0067d0da6, get_dummy_wgrad"
+)
 ONE_A_SHAPE = "one per weight shape of a layer, kept; the LM head is not counted"
 FUSED = "no fused accumulation of sharded gradients, as set by Megatron-FSDP recipes"
 
@@ -357,7 +352,7 @@ def adapted_placeholder_memory(
 # Parameters that one rank of one stage holds, before any sharding over data parallelism.
 
 # Tensor parallelism as Megatron-LM has it: columns of the first product, rows of the second.
-TENSOR: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
+TENSOR = cited("narayanan2021", "section 2.3")
 MEGATRON_CODE = "megatron"
 ROWS = "the bias of a product that is split by rows is whole on each rank"
 

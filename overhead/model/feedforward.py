@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import Further, declare
+from overhead.formula import cited, declare
 from overhead.model.layer import (
     AGAIN,
     HEADS,
@@ -183,13 +181,13 @@ def moe_kept(
     )
 
 
-PLAIN: Further = {"source": "vaswani2017", "where": "section 3.3; gated: Shazeer 2020, section 2"}
-ROUTED: Further = {"source": "mixtral2024", "where": "section 2.1"}
-SHARED: Further = {
-    "source": "deepseekv3",
-    "where": "section 2.1.2",
-    "assumes": ("the shared experts are one MLP of their widths together",),
-}
+PLAIN = cited("vaswani2017", "section 3.3; gated: Shazeer 2020, section 2")
+ROUTED = cited("mixtral2024", "section 2.1")
+SHARED = cited(
+    "deepseekv3",
+    "section 2.1.2",
+    assumes=("the shared experts are one MLP of their widths together",),
+)
 SPLIT = "the bias of a GEMM that is split by inputs is whole on each rank"
 for _name, _kind, _source in (
     ("mlp", mlp, PLAIN),
@@ -199,7 +197,7 @@ for _name, _kind, _source in (
 ):
     declare_sum(f"{_name}_weights", weights, _kind, **_source)
     declare_sum(f"{_name}_parameters", all_parameters, _kind, (f"{_name}_weights",), **_source)
-TENSOR: Further = {"source": "narayanan2021", "where": "section 2.3", "assumes": (SPLIT,)}
+TENSOR = cited("narayanan2021", "section 2.3", assumes=(SPLIT,))
 declare_sum("mlp_rank_parameters", rank_parameters, mlp, ("tp",), **TENSOR)
 _shared, _of_shared = sum_of(rank_parameters, shared_experts, ("tp",))
 _expert, _of_expert = sum_of(rank_parameters, expert, ("etp",))
@@ -219,7 +217,7 @@ declare(
     where="megatron/core/transformer/moe/experts.py",
     assumes=(SPLIT,),
 )
-ADAPTED: dict[str, Any] = {"source": "hu2021", "where": "section 4.1"}
+ADAPTED = cited("hu2021", "section 4.1")
 declare_sum("mlp_adapter_width", adapter_width, mlp, ("lora_mlp",), **ADAPTED)
 declare_sum(
     "shared_adapter_width",
@@ -230,22 +228,22 @@ declare_sum(
     **ADAPTED,
 )
 
-KEPT: dict[str, Any] = {"source": "korthikanti2022", "where": "sections 4.1 and 4.2.2"}
-MOE: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/moe: router.py, shared_experts.py, experts.py and "
+KEPT = cited("korthikanti2022", "sections 4.1 and 4.2.2")
+MOE = cited(
+    "megatron",
+    "megatron/core/transformer/moe: router.py, shared_experts.py, experts.py and "
     "token_dispatcher.py; moe_layer.py: fc2_latent_proj",
-    "assumes": (
+    assumes=(
         "logits and probabilities are in single precision",
         "tensor-parallel ranks dispatch a share of the tokens each (sequence parallelism)",
         "expert outputs are saved where scaled by router probabilities, and from a latent vector",
     ),
-}
-MODULES: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/transformer/transformer_config.py: recompute_modules",
-    "assumes": ("expert activation functions give the input of the down-projection",),
-}
+)
+MODULES = cited(
+    "megatron",
+    "megatron/core/transformer/transformer_config.py: recompute_modules",
+    assumes=("expert activation functions give the input of the down-projection",),
+)
 for _name, _kept, _further in (("mlp", mlp_kept, KEPT), ("moe", moe_kept, MOE)):
     declare_sum(f"{_name}_block_activations", kept_bytes, _kept, OF_KEPT, **_further)
     declare_sum(

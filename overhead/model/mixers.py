@@ -12,7 +12,7 @@ from operator import add
 from typing import Any, Unpack
 
 from overhead.arrays import xp
-from overhead.formula import Further, declare, formula
+from overhead.formula import Further, cited, declare, formula
 from overhead.frozen import frozen
 from overhead.model.layer import (
     AGAIN,
@@ -426,10 +426,7 @@ def whole(part: Part) -> Array:
     return all_parameters(part, weights(part))
 
 
-KINDS: Further = {
-    "source": "derivation",
-    "assumes": tuple(words for mixer in MIXERS for words in mixer.assumes),
-}
+KINDS = cited("derivation", assumes=tuple(words for mixer in MIXERS for words in mixer.assumes))
 mean_of("mixer_weights", weights, **KINDS)
 mean_of("mixer_parameters", whole, **KINDS)
 mean_of("mixer_rank_parameters", rank_parameters, ("tp",), **KINDS)
@@ -535,7 +532,7 @@ for _way in ("forward", "backward"):
 
 # What products behind and before the mixers come to on a rank, in the mean of layers.
 
-TENSOR: dict[str, Any] = {"source": "narayanan2021", "where": "section 2.3"}
+TENSOR = cited("narayanan2021", "section 2.3")
 ONE_GEMM = "GEMMs through latent vectors are one of as many weights"
 SIDES = ("tp", "hidden_size")
 mean_of("qkv_width", first_width, SIDES, assumes=(ONE_GEMM,), **TENSOR)
@@ -547,10 +544,7 @@ mean_of("key_value_width", key_value_width, SIDES, **TENSOR)
 mean_of("up_projection_weights", up_weights, source=DEEPSEEK_V2, where="section 2.1")
 POLICY = "torchtitan/models/llama3/infra/parallelize.py, _custom_policy"
 mean_of("recomputed_mixer_weights", repeated_weights, source="torchtitan", where=POLICY)
-CONTEXT: Further = {
-    "source": "megatron",
-    "where": "megatron/core/fp8_utils.py, get_fp8_context with is_init",
-}
+CONTEXT = cited("megatron", "megatron/core/fp8_utils.py, get_fp8_context with is_init")
 mean_of("mixer_low_precision_parameters", rank_weights, ("tp",), narrow=True, **CONTEXT)
 mean_of(
     "mixer_adapter_width", adapter_width, ("lora_attention",), source="hu2021", where="section 4.1"

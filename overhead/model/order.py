@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import call, declare, formula
+from overhead.formula import call, cited, declare, formula
 from overhead.quantity import VOCABULARY
 from overhead.special import (
     ATTENDING,
@@ -30,10 +30,7 @@ LETTERS = {"L": LINEAR, "M": LINEAR, "*": ATTENTION, "E": MIXTURE}
 MOST = LAYERS_A_NUMBER * len(NUMBERS)
 ORDERED = {"order": "followed", "shapes": "known"}
 Kernel = Callable[..., Any]
-SOURCE: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/ssm/mamba_hybrid_layer_allocation.py",
-}
+SOURCE = cited("megatron", "megatron/core/ssm/mamba_hybrid_layer_allocation.py")
 
 
 def numbers_of(pattern: str) -> dict[str, float]:

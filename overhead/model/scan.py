@@ -8,15 +8,14 @@ from operator import add
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.quantity import Array
 from overhead.shipped import usual_table
 
 MAMBA_CHUNK = 128.0  # megatron/core/ssm/mamba_mixer.py: chunk_size
-GATED: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/ssm/gated_delta_net; megatron/training/training.py, gdn_layer_flops",
-}
+GATED = cited(
+    "megatron", "megatron/core/ssm/gated_delta_net; megatron/training/training.py, gdn_layer_flops"
+)
 
 
 @formula(**GATED)
@@ -64,13 +63,13 @@ def linear_attention_scan_flops(
 # Kernels of Mamba-2 and of a gated delta net follow one another, each reading and writing the GPU's
 # memory; what heads and blocks read again is in the cache.  What each moves is in
 # tests/overhead/test_hybrid.py, kernel by kernel.
-SCAN: dict[str, Any] = {
-    "source": "mambassm",
-    "where": "mamba_ssm/ops/triton/ssd_combined.py, MambaSplitConv1dScanCombinedFn and what it "
+SCAN = cited(
+    "mambassm",
+    "mamba_ssm/ops/triton/ssd_combined.py, MambaSplitConv1dScanCombinedFn and what it "
     "calls @e9594ce1c7, as megatron/core/ssm/mamba_mixer.py, _ssm_training, calls it; of a gated "
     "delta net fla-org/flash-linear-attention, fla/ops/gated_delta_rule/chunk.py @bc3b101dcb and "
     "what it calls, as megatron/core/ssm/gated_delta_net @d98e8a64dd does",
-}
+)
 
 
 # How many elements a token Mamba-2's kernels move: in 16 bits of what is convolved, of the groups'

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import formula
+from overhead.formula import cited, formula
 from overhead.model.mixers import DSA
 from overhead.transformer import BRIDGE, CAUSAL, FULL, MISTRAL
 
-INDEX: dict[str, Any] = {"source": "megatron", "where": DSA}
+INDEX = cited("megatron", DSA)
 # Windows: in all layers, or in some.
 
-WINDOW: dict[str, Any] = {"source": MISTRAL, "where": "section 2, sliding window attention"}
+WINDOW = cited(MISTRAL, "section 2, sliding window attention")
 WINDOWED = "layers without the window attend to all tokens"
 
 

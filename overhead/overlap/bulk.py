@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import derived, formula
+from overhead.formula import cited, derived, formula
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
 
@@ -133,10 +131,7 @@ def ideal_fused_time(compute_time, fused_communication_time):
 # A whole product beside a whole collective that takes some of the GPU's multiprocessors.
 
 ALONE = "compute without overlap has all SMs"
-BULK: dict[str, Any] = {
-    "source": mechanisms.ENGINE,
-    "where": "bulk overlap; the closed form is derived here",
-}
+BULK = cited(mechanisms.ENGINE, "bulk overlap; the closed form is derived here")
 
 
 @formula(source=mechanisms.ENGINE, where="set_sm_margin", assumes=("one is left at least",))

@@ -7,11 +7,10 @@ inside of nodes overlap those between them.  Phases follow one another, so that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from overhead.arrays import xp
 from overhead.collectives.cost import several
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.quantity import Array
 from overhead.software.flat import OWN, PRICED, priced
 
@@ -267,16 +266,8 @@ def phase_ramp_square(
 
 # Steps: the sum along the path.
 
-RING_STEPS: dict[str, Any] = {
-    "source": "nccl",
-    "where": "tuning model: a ring's steps inside nodes and between them",
-    "when": RING,
-}
-TREE_STEPS: dict[str, Any] = {
-    "source": "nccl",
-    "where": "double binary tree between nodes, chains in them",
-    "when": TREE,
-}
+RING_STEPS = cited("nccl", "tuning model: a ring's steps inside nodes and between them", when=RING)
+TREE_STEPS = cited("nccl", "double binary tree between nodes, chains in them", when=TREE)
 
 
 @formula(returns="ll_fixed_time", **RING_STEPS)

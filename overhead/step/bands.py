@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import Further, declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.quantity import Array
 from overhead.shipped import error_bands
 
@@ -18,11 +18,11 @@ FEW_RANKS = 4.0
 FULL_CLOCK = 0.8
 
 
-WORDS: Further = {
-    "source": "comparison",
-    "where": "class of the run: specs/measured/bands.toml",
-    "assumes": ("at least 80 % of the runs of a class are within the band",),
-}
+WORDS = cited(
+    "comparison",
+    "class of the run: specs/measured/bands.toml",
+    assumes=("at least 80 % of the runs of a class are within the band",),
+)
 
 # A class with where it holds; of a list the first that holds counts, and the last one holds always.
 Classes = Sequence[tuple[str, Array | bool]]
@@ -239,7 +239,7 @@ OF_STEPS: Sequence[tuple[Mapping[str, str], Callable[..., Classes], tuple[str, .
 )
 for _end in ("low", "high"):
     for _when, _classes, _inputs in OF_STEPS:
-        _said: Further = {**WORDS, "when": _when}
+        _said = WORDS | {"when": _when}
         _taken = (*_inputs, "clock_ratio", "measured_step_time")
         declare(f"error_band_{_end}", _taken, _end_of_step(_end, _classes), **_said)
     declare(

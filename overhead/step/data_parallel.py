@@ -10,16 +10,13 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication import data
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.labels import PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
 from overhead.schedule import PARTED
 from overhead.step.sharded import NAMED
 
-MEGATRON: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/distributed: overlap_grad_reduce, overlap_param_gather",
-}
+MEGATRON = cited("megatron", "megatron/core/distributed: overlap_grad_reduce, overlap_param_gather")
 INTERLEAVED = {"schedule": "interleaved"}
 EARLY = ("gradients of the first chunks are complete while backward passes of other chunks run",)
 LAST = "gradients of the last layer are reduced after all compute"

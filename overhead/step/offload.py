@@ -5,17 +5,12 @@ Of DeepSpeed and FSDP2 no time was compared with a run (`overhead.step.bands`).
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import formula
+from overhead.formula import cited, formula
 from overhead.labels import TRAINING
 from overhead.memory.offload import DEEPSPEED, FSDP, FULLY_SHARD, HOST, ZERO
 
-MEGATRON: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py, step",
-}
+MEGATRON = cited("megatron", "megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py, step")
 # Numbers in single precision that an update moves: reads a weight, its gradient and two moments,
 # writes all but the gradient.
 UPDATED_NUMBERS = 7.0

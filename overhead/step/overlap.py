@@ -11,15 +11,15 @@ from typing import Any
 
 from overhead.arrays import xp
 from overhead.compute.quantities import WANG
-from overhead.formula import call, declare, formula
+from overhead.formula import call, cited, declare, formula
 from overhead.overlap import mechanisms
 from overhead.quantity import Array
 
-BOUND: dict[str, Any] = {
-    "source": WANG,
-    "where": "section 4, the benefit of overlapping",
-    "assumes": ("the share that hides is given", "at most as much hides as is computed meanwhile"),
-}
+BOUND = cited(
+    WANG,
+    "section 4, the benefit of overlapping",
+    assumes=("the share that hides is given", "at most as much hides as is computed meanwhile"),
+)
 
 
 def exposed(time: Array, overlap: Array, computing: Array | float) -> Array:
@@ -59,13 +59,13 @@ def tp_overlapped_fraction(sequence_parallel, tp_overlap, tp_all_reduce_overlap)
     return xp.where(sequence_parallel > 0.0, tp_overlap, tp_all_reduce_overlap)
 
 
-LINEAR: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsync"
+LINEAR = cited(
+    "megatron",
+    "megatron/core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsync"
     "Communication, whose backward issues the input gradient's reduction and then computes the"
     " weights' gradient",
-    "assumes": ("each overlaps with one GEMM: wgrad of the same weights",),
-}
+    assumes=("each overlaps with one GEMM: wgrad of the same weights",),
+)
 
 
 def _waited(
@@ -131,13 +131,13 @@ def _frozen(
     return once + exposed(again, overlap, forward)
 
 
-FROZEN: dict[str, Any] = {
-    "source": "transformerengine",
-    "where": "transformer_engine/pytorch/module/linear.py, ub_bulk_wgrad: reductions of inputs'"
+FROZEN = cited(
+    "transformerengine",
+    "transformer_engine/pytorch/module/linear.py, ub_bulk_wgrad: reductions of inputs'"
     " gradients run beside weights' gradients, or with ub_overlap_rs_dgrad, off unless set, in"
     " their own product",
-    "when": {"tuning": "lora", "tp_mechanism": "efficiency"},
-}
+    when={"tuning": "lora", "tp_mechanism": "efficiency"},
+)
 for _of, _layer in (("dense", "tp_layer"), ("moe", "tp_moe_layer")):
     _once = (f"{_layer}_forward_time", "tp_overlapped_fraction", f"{_of}_layer_matmul_forward_time")
     declare(f"{_of}_exposed_tp_forward_time", _once, exposed, **BOUND)

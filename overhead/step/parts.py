@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
 from overhead.compute.layer import with_host
 from overhead.compute.own_layers import PARTS as MIXED
 from overhead.compute.own_layers import declare_own
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.labels import LABELS, PAIRED
 from overhead.model.order import of_stage
 from overhead.quantity import Array
@@ -75,12 +73,11 @@ def _computing(forward, backward, layers, exposed_launch_fraction, *times):
     return xp.maximum(without, 0.0)
 
 
-PAIR: dict[str, Any] = {
-    "source": "deepseekv3",
-    "where": "section 3.2.1, figure 4: each direction's experts' communication beside the other's"
-    " computing",
-    "when": {**DUAL, "shapes": "known|unknown"},
-}
+PAIR = cited(
+    "deepseekv3",
+    "section 3.2.1, figure 4: each direction's experts' communication beside the other's computing",
+    when={**DUAL, "shapes": "known|unknown"},
+)
 _taken = (
     "stage_forward_time",
     "stage_backward_time",
@@ -155,10 +152,9 @@ def dual_pipe_exposed_ep_time(
 # chunks follow one another as gathering, computing and reduction of layers do.
 
 CHUNKED_EXPERTS = {"ep_mechanism": "chunked"}
-DEEPEP: dict[str, Any] = {
-    "source": "deepseekv3",
-    "where": "section 3.2.2: kernels of their own multiprocessors, 20 of 132, beside computing",
-}
+DEEPEP = cited(
+    "deepseekv3", "section 3.2.2: kernels of their own multiprocessors, 20 of 132, beside computing"
+)
 
 
 def _chunk(whole, chunks):
@@ -251,7 +247,7 @@ declare("host_bound", _bound, _host_bound)
 
 # The optimizer's update: the bytes that it moves for the parameters that a rank owns.
 
-ZERO: dict[str, Any] = {"source": "rajbhandari2020", "where": "section 5.1"}
+ZERO = cited("rajbhandari2020", "section 5.1")
 # The last stage's rank has the output layer, and experts where there are any.
 for _returns, _of in (
     ("updated_parameters", "trained_parameters"),

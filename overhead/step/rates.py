@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 
 MASKED = "masked positions count as computed"
-AGAIN: dict[str, Any] = {"source": "korthikanti2022", "where": "section 5 and appendix A"}
+AGAIN = cited("korthikanti2022", "section 5 and appendix A")
 
 
 # What is computed again.
@@ -155,7 +153,7 @@ def cost_per_trillion_tokens(gpu_hour_price, world_size, tokens_per_step, step_t
 
 # Layers that predict further tokens: each joins the hidden state with the next token's embedding.
 
-PREDICTION: dict[str, Any] = {"source": "deepseekv3", "where": "section 2.2"}
+PREDICTION = cited("deepseekv3", "section 2.2")
 LIKE_LAST = "each is a layer like the last one of the model, and shares embedding and LM head"
 ATTENDS = "among layers of several kinds it has attention"
 

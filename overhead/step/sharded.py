@@ -8,13 +8,12 @@ both; each such pass exposes its ends, and what takes longer than a layer's comp
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.data import declare_shard
 from overhead.communication.operation import on_network
 from overhead.compute.quantities import KERNELS
-from overhead.formula import declare, formula
+from overhead.formula import cited, declare, formula
 from overhead.labels import LABELS, PREFETCHES
 from overhead.model.order import ORDERED
 from overhead.overlap.durations import sharded_wait
@@ -24,7 +23,7 @@ from overhead.step.overlap import exposed
 PREFETCHED = {"dp_mechanism": "|".join(PREFETCHES)}
 # What a mechanism says hides, rather than a share that is given.
 NAMED = {"dp_mechanism": "|".join(LABELS["dp_mechanism"].values[1:])}
-FSDP: dict[str, Any] = {"source": "zhao2023", "where": "section 3.3"}
+FSDP = cited("zhao2023", "section 3.3")
 HIDDEN = "overlapped communication slows the concurrent compute by a fraction of its time"
 
 
