@@ -1,12 +1,15 @@
 """Labels: words that decide which formulas hold, or which figures of the catalogue they take.
 
-This is the one table of them: the values of each, what holds where nothing is said, what it means.
+``labels.csv`` has them: what each means, its values, what holds where nothing is said, and of which
+kinds it is: of a ``figure`` of the catalogue, of a ``training`` step alone, ..
 Which hold of a configuration that doesn't say them, `overhead.completion` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from overhead.frozen import frozen
 
@@ -25,21 +28,12 @@ class Label:
     # What holds where nothing is said of an operation by itself, if that is something else
     alone: str = ""
     switch: bool = True  # Whether it decides which formulas hold, rather than what they take
-    training: bool = True  # Whether only the model of a training step has it
+    training: bool = False  # Whether only the model of a training step has it
     overlap: bool = False  # Whether only an overlap that is asked for by itself has it
     follows: bool = False  # Whether commands take it from other labels' files: nobody chooses it
 
 
 HIERARCHY = "hierarchical"
-COLLECTIVES = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "broadcast",
-    "reduce",
-    "all_to_all",
-    "p2p",
-)
 # What stands for an algorithm where none is named; "all" is each of them.
 STANDARD, NCCL, AUTO, ALL = "standard", "nccl", "auto", "all"
 CHOICES = (STANDARD, NCCL, AUTO)
@@ -61,148 +55,21 @@ EVEN_SCHEDULES = ("zero_bubble_h1", "zero_bubble_h2", PAIRED[0])
 CHUNKED = (INTERLEAVED, *FOLDED)
 FULL, HYBRID = "full", "hybrid"
 
+
+def _read() -> Iterator[tuple[str, Label]]:
+    with (Path(__file__).parent / "labels.csv").open(encoding="utf-8", newline="") as file:
+        for name, meaning, values, default, alone, kinds in list(csv.reader(file))[1:]:
+            known = {kind: kind in kinds.split() for kind in ("training", "overlap", "follows")}
+            several, switch = tuple(filter(None, values.split("|"))), "figure" not in kinds.split()
+            yield name, Label(meaning, several, default, alone, switch, **known)
+
+
+LABELS = dict(_read())
+COLLECTIVES = LABELS["collective"].values
 # What overlaps how, where an overlap is asked for by itself (`overhead.overlap.mechanisms`).
-MECHANISMS = (
-    "two_durations",
-    "ddp_buckets",
-    "fsdp_prefetch",
-    "fsdp_backward",
-    "zero3_prefetch",
-    "layer_by_layer",
-    "gradient_accumulation",
-    "ring_exchange",
-    "ring_exchange_aggregate",
-    "reduce_scatter_ring",
-    "reduce_scatter_pipeline",
-    "bulk_margin",
-    "bulk_shared",
-    "bulk_queued",
-    "pipeline",
-    "fused_messages",
-)
+MECHANISMS = LABELS["mechanism"].values
 # Of a pipeline the stages' times are given; of the others one computation beside communication.
 ONE_COMPUTATION = "|".join(name for name in MECHANISMS if name != "pipeline")
-
-LABELS: dict[str, Label] = {
-    "collective": Label("collective", COLLECTIVES, alone="all_reduce", training=False),
-    "topology": Label("network topology", default=HIERARCHY, alone="switch", training=False),
-    "algorithm": Label("collective algorithm", default=NCCL, alone=STANDARD, training=False),
-    "latency_per": Label(
-        "latency model: per hop or per message", ("hop", "message"), "hop", training=False
-    ),
-    "link": Label(
-        "link type of a flat network", ("auto", "intra", "inter"), "auto", training=False
-    ),
-    "library": Label(
-        "collective library of the software",
-        (NO_LIBRARY, "nccl", "rccl", XLA),
-        training=False,
-        follows=True,
-    ),
-    "floor": Label(
-        "host-side launch limit of a collective",
-        ("none", "some"),
-        training=False,
-        follows=True,
-    ),
-    "environment": Label(
-        "launch mode of the NCCL model",
-        ("nccl-tests", "graph", "step", "pytorch", "group", "xla"),
-        training=False,
-    ),
-    "recompute": Label(
-        "activation recomputation",
-        ("none", "selective", "full", "full_early_stop", "per_op", "block", "uniform"),
-        "none",
-    ),
-    "attention_kernel": Label(
-        "attention kernel", ("flash_2", "flash_1", "flash_3", "cudnn", "unfused"), "flash_2"
-    ),
-    "loss": Label(
-        "loss: how logits become a loss and their gradient",
-        (
-            "vocab_parallel",
-            "fused",
-            "eager",
-            "compiled",
-            "chunked",
-            "liger",
-            "cut_cross_entropy",
-            "vocab_tiling",
-        ),
-        "vocab_parallel",
-    ),
-    "schedule": Label(
-        "pipeline schedule",
-        ("gpipe", PLAIN, INTERLEAVED, *EVEN_SCHEDULES, *FOLDED, "forward_only"),
-        PLAIN,
-    ),
-    "context_parallel": Label(
-        "CP communication type",
-        ("all_to_all", "ring", "all_gather", "mixed"),
-        "all_to_all",
-    ),
-    "mask": Label("attention mask", ("causal", "full"), "causal"),
-    "sharding": Label("ZeRO sharding", (FULL, HYBRID), FULL),
-    "dispatcher": Label("MoE dispatcher", ("all_to_all", "deduplicated"), "all_to_all"),
-    # Only where states are offloaded, and then the framework's (`overhead.completion`)
-    "host_states": Label(
-        "offload scheme of model states", ("hybrid", "zero_offload", "fsdp_offload")
-    ),
-    "tp_mechanism": Label(
-        "TP overlap mechanism",
-        (SHARED, "userbuffers", "decomposed"),
-        SHARED,
-    ),
-    "cp_mechanism": Label(
-        "CP overlap mechanism",
-        (SHARED, "ring_exchange"),
-        SHARED,
-    ),
-    "ep_mechanism": Label(
-        "EP overlap mechanism",
-        (SHARED, "chunked"),
-        SHARED,
-    ),
-    "dp_mechanism": Label(
-        "DP overlap mechanism",
-        (
-            SHARED,
-            "ddp_buckets",
-            "megatron_buckets",
-            "fsdp_prefetch",
-            "zero3_prefetch",
-            "gradient_accumulation",
-        ),
-        SHARED,
-    ),
-    "mechanism": Label(
-        "overlap mechanism", MECHANISMS, MECHANISMS[0], training=False, overlap=True
-    ),
-    "efficiency_of": Label(
-        "base of the overlap efficiency",
-        ("shorter", "communication"),
-        "shorter",
-        training=False,
-        overlap=True,
-    ),
-    "software": Label(
-        "NCCL model of the collectives (NCCL, RCCL, XLA)", switch=False, training=False
-    ),
-    "fabric": Label("inter-node network of the NCCL model", switch=False, training=False),
-    "hardware": Label("machine (node type)", default="dgx-h100", switch=False, training=False),
-    "model": Label("model (catalog entry)", switch=False),
-    "framework": Label("training framework", default="megatron-lm", switch=False),
-    "preset": Label("recipe preset (options of a release)", switch=False),
-    "precision": Label(
-        "GEMM precision",
-        ("bf16", "fp16", "fp8", "fp8_delayed", "fp8_current", "mxfp8", "fp4", "tf32", "fp32"),
-        "bf16",
-        switch=False,
-    ),
-    "recipe": Label("mixed-precision recipe", switch=False),
-    "fp8_scaling": Label("FP8 scaling granularity", ("tensor", "row", "block", "mx"), switch=False),
-}
 # Of these each says what hides one dimension's communication in a step (`overhead.step`).
 OVERLAPS = ("tp_mechanism", "cp_mechanism", "ep_mechanism", "dp_mechanism")
 # Of these the layers whose weights stage 3 of ZeRO gathers ahead are told.
