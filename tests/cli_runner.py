@@ -15,8 +15,13 @@ from typing import Any
 import pytest
 
 from sweeps.cli import run
+from sweeps.engine.grid import Block
+from sweeps.engine.group import Group
 
 __all__ = ["Done", "Runner", "drawn_in"]
+
+# More than this isn't computed for a command that is refused.
+FEW_CELLS = 10_000
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,27 @@ class Runner:
             assert code == 0, found.err
             assert found.err == ""
         return Done(code, found.out, found.err)
+
+    def refused(self, line: str, *more: str) -> str:
+        """Run a command that must be refused before it computes much, and return why."""
+        cells, original = 0, Group.at
+
+        def counted(*args: Any, **named: Any) -> list[Block]:
+            nonlocal cells
+            blocks = original(*args, **named)
+            cells += sum(block.values.size for block in blocks)
+            assert cells <= FEW_CELLS
+            return blocks
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Group, "at", counted)
+            done = self(line, *more, fine=False)
+        assert (done.code, done.out) == (2, ""), done
+        lines = done.err.splitlines()
+        assert lines
+        assert all(fault.startswith("sweeps: ") for fault in lines), lines
+        assert "Traceback" not in done.err
+        return "\n".join(fault.removeprefix("sweeps: ") for fault in lines)
 
 
 def drawn_in(text: str) -> list[str]:

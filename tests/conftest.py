@@ -49,14 +49,9 @@ def cli(
 
 
 @pytest.fixture
-def refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Refused:
+def refused(cli: Runner) -> Refused:
     """Run commands that must be refused, in a folder of the test's own."""
-    from tests.refusals import Refused
-
-    monkeypatch.chdir(tmp_path)
-    return Refused(capsys)
+    return lambda line, *more: cli.refused(line, *more).splitlines()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -120,9 +115,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         if kept is not None:
             setattr(test, name, kept)
     taken = _cpu_seconds() - before
-    if LIMITED and taken > UNMARKED_CPU and not item.get_closest_marker("thorough"):
-        if taken > UNMARKED_LOOPS * _loop_seconds():
-            pytest.fail(f"takes {taken:.1f} s of CPU: mark it as thorough, or make it faster")
+    limited = LIMITED and not item.get_closest_marker("thorough")
+    if limited and taken > UNMARKED_CPU and taken > UNMARKED_LOOPS * _loop_seconds():
+        pytest.fail(f"takes {taken:.1f} s of CPU: mark it as thorough, or make it faster")
     return result
 
 

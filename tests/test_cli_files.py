@@ -224,9 +224,9 @@ def test_figures_are_checked_in_a_dry_run_and_drawn_where_asked_for(
     plain = statement[: statement.index("[[figures]]")]
     wrong = "[[figures]]\nkind = 'curves'\nname = 'one'\npanels = 'topologie'\n"
     (tmp_path / "wrong.toml").write_text(plain + wrong, encoding="utf-8")
-    refused = cli("run wrong.toml --dry-run", fine=False)
-    assert refused.code == 2
-    assert "panels = 'topologie': no such dimension; did you mean 'topology'?" in refused.err
+    assert "panels = 'topologie': no such dimension; did you mean 'topology'?" in cli.refused(
+        "run wrong.toml --dry-run"
+    )
     (tmp_path / "plain.toml").write_text(plain, encoding="utf-8")
     assert "drew" not in cli("run plain.toml").out
     assert "drew outputs/plain-" in cli("run plain.toml --plot").out
@@ -259,9 +259,7 @@ def test_plot_info_and_verify_of_a_stored_sweep(cli: Runner, spec: Path, tmp_pat
     drawn = drawn_in(cli("plot outputs/mine.nc").out)
     assert drawn == ["outputs/mine-latency.png", "outputs/mine-latency.svg"]
     assert drawn_in(cli("plot outputs/mine.nc --figure latency").out) == drawn
-    unknown = cli("plot outputs/mine.nc --figure latencie", fine=False)
-    assert unknown.code == 2
-    assert "did you mean 'latency'" in unknown.err
+    assert "did you mean 'latency'" in cli.refused("plot outputs/mine.nc --figure latencie")
     output = cli("info outputs/mine.nc").out
     assert "title       Mine" in output
     assert "Conventions CF-1.11" in output
