@@ -20,28 +20,19 @@ from matplotlib.patches import Rectangle
 import sweeps
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
-from sweeps.plots.breakdown import draw_bars
 from sweeps.plots.data import cell_names, evenly, subject_of, view_of
-from sweeps.plots.declare import check_figures, resolve
+from sweeps.plots.declare import check_figures
 from sweeps.plots.defaults import default_figures
 from sweeps.plots.draw import draw
 from sweeps.plots.schema import known_parts, labelled, stacked
 from sweeps.plots.stacks import Stacks, _end_text
-from sweeps.plots.style import launched, region_colour, style
+from sweeps.plots.style import launched, region_colour
 from tests.cli_runner import Runner
+from tests.plots.drawing import canvas_of, faults_of, title_of
 from tests.plots.training_datasets import CAPACITY, MEMORY, STEP, make_training
 from tests.tables import examples
 
 ONE = {"micro_batch_size": 1}
-
-
-def canvas_of(dataset: xr.Dataset, **declaration: Any) -> Canvas:
-    subject = subject_of(dataset)
-    figure = check_figures([declaration], subject.dims, subject.variables, subject.columns)[0]
-    figure, faults = resolve(figure, subject)
-    assert not faults
-    with style():
-        return draw_bars(figure, view_of(dataset, figure["at"]))
 
 
 def lengths(canvas: Canvas, panel: int = 0) -> dict[str, dict[int, float]]:
@@ -87,18 +78,6 @@ def ends(canvas: Canvas, panel: int = 0) -> list[str]:
     return [text.get_text() for text in canvas.axes[panel].texts]
 
 
-def title(canvas: Canvas) -> str:
-    every = [*canvas.texts, *(text for part in canvas.subfigs for text in part.texts)]
-    return " ".join(text.get_text() for text in every)
-
-
-def faults_of(dataset: xr.Dataset, **declaration: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        canvas_of(dataset, **declaration)
-    assert all("\n" not in line for line in caught.value.faults)
-    return "\n".join(caught.value.faults)
-
-
 # Heights are the data.
 
 
@@ -138,7 +117,7 @@ def test_parts_named_one_by_one_stay_apart() -> None:
     for index, name in enumerate(parts):
         wanted = dict(enumerate(made[name].values[18:20]))
         assert bars[region_colour(index)] == pytest.approx(wanted)
-    assert "The parts shown don't add up to the peak memory." in title(canvas)
+    assert "The parts shown don't add up to the peak memory." in title_of(canvas)
 
 
 def test_step_bars_add_up_to_the_step_with_mfu_beside() -> None:
@@ -164,7 +143,7 @@ def test_communication_is_stacked_by_dimension(of: str, units: str) -> None:
         values = made[f"{dim}_communication_{of}"].values[5:8]
         wanted = {index: value for index, value in enumerate(values) if value}
         assert bars[region_colour(colour)] == pytest.approx(wanted)
-    assert units in title(canvas)
+    assert units in title_of(canvas)
     legend = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     # The bars stand, and are read from the top.
     assert legend == ["DP", "PP", "TP"]
@@ -210,7 +189,7 @@ def test_a_part_below_nought_is_taken_off_its_neighbour(monkeypatch: pytest.Monk
     )
     assert totals(canvas) == pytest.approx(dict(enumerate(made["step_time"].values[17:19])))
     assert canvas.axes[0].get_ylim()[0] == 0.0 or canvas.axes[0].get_xlim()[0] == 0.0
-    assert "Below zero, so taken off the part beside it: EP communication, exposed." in title(
+    assert "Below zero, so taken off the part beside it: EP communication, exposed." in title_of(
         canvas
     )
 
@@ -292,7 +271,7 @@ def test_of_many_plans_the_fastest_are_shown() -> None:
     order = np.argsort(flat["step_time"].values, kind="stable")[:5]
     assert totals(canvas) == pytest.approx(dict(enumerate(flat["peak_memory"].values[order])))
     count = int(made["step_time"].notnull().sum())
-    assert f"the 5 fastest of {count} plans" in title(canvas)
+    assert f"the 5 fastest of {count} plans" in title_of(canvas)
     best = flat.isel(cell=order[0])
     assert names(canvas)[0].startswith(
         f"TP {best.tp:.0f}, PP {best.pp:.0f}, DP {best.dp:.0f}, micro-batch"
@@ -308,7 +287,7 @@ def test_plans_beyond_the_capacity_are_not_among_the_fastest() -> None:
     canvas = canvas_of(made, kind="step_parts", most=5)
     best = np.sort(made["step_time"].values[fits.values])[:5]
     assert totals(canvas) == pytest.approx(dict(enumerate(best)))
-    assert f"the 5 fastest of {int(fits.sum())} plans" in title(canvas)
+    assert f"the 5 fastest of {int(fits.sum())} plans" in title_of(canvas)
 
 
 def test_without_a_step_time_they_are_evenly_spread() -> None:
@@ -317,14 +296,16 @@ def test_without_a_step_time_they_are_evenly_spread() -> None:
     there = np.nonzero(made["peak_memory"].notnull().values)[0]
     chosen = there[evenly(len(there), 4)]
     assert totals(canvas) == pytest.approx(dict(enumerate(made["peak_memory"].values[chosen])))
-    assert f"4 of {len(there)} plans, evenly chosen" in title(canvas)
-    assert "Left out, without a peak weight memory: 1 plan (product of degrees)." in title(canvas)
+    assert f"4 of {len(there)} plans, evenly chosen" in title_of(canvas)
+    assert "Left out, without a peak weight memory: 1 plan (product of degrees)." in title_of(
+        canvas
+    )
 
 
 def test_a_title_of_ones_own_keeps_the_selection() -> None:
     canvas = canvas_of(make_training(), kind="memory", most=3, title="Mine")
     assert canvas.texts is not None
-    assert re.search(r"Mine \(the 3 fastest of \d+ plans\)", title(canvas))
+    assert re.search(r"Mine \(the 3 fastest of \d+ plans\)", title_of(canvas))
 
 
 @pytest.mark.parametrize(("better", "sign"), [("more", -1), ("less", 1)])
@@ -335,7 +316,7 @@ def test_bars_are_sorted_as_declared(better: str, sign: int) -> None:
     part = made.isel(plan=at["plan"])
     order = np.argsort(sign * part["mfu"].values)
     assert totals(canvas) == pytest.approx(dict(enumerate(part["step_time"].values[order])))
-    assert "sorted by mfu" in title(canvas)
+    assert "sorted by mfu" in title_of(canvas)
 
 
 def test_any_one_axis_may_have_the_bars() -> None:
@@ -345,7 +326,7 @@ def test_any_one_axis_may_have_the_bars() -> None:
     assert names(canvas)[0] == "inter bandwidth 80 Gbit/s"
     assert names(canvas)[-1] == "inter bandwidth 392 Gbit/s"
     assert len(names(canvas)) == 6
-    assert "6 of 40 values of inter bandwidth, evenly chosen" in title(canvas)
+    assert "6 of 40 values of inter bandwidth, evenly chosen" in title_of(canvas)
 
 
 def test_few_bars_stand_where_names_fit() -> None:
@@ -363,8 +344,8 @@ def test_what_all_rows_have_in_common_is_said_once() -> None:
     made = make_training()
     canvas = canvas_of(made, kind="memory", at={"plan": [15, 16, 17], "micro_batch_size": 1})
     assert all("tp" not in name for name in names(canvas))
-    assert "tp 8" in title(canvas)
-    assert "512 GPUs" in title(canvas)
+    assert "tp 8" in title_of(canvas)
+    assert "512 GPUs" in title_of(canvas)
 
 
 def test_rows_that_nothing_tells_apart_are_numbered() -> None:
@@ -502,7 +483,7 @@ def test_memory_of_a_sweep_adds_up(real: xr.Dataset) -> None:
     assert len(order) == 24
     for place, name in enumerate(names(canvas)):
         assert shown.get(place, np.nan) == pytest.approx(flat[order[name]], nan_ok=True)
-    assert "add up" not in title(canvas)
+    assert "add up" not in title_of(canvas)
     legend = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     assert legend[:2] == ["Weights", "Gradients"]
     assert "The rest" not in legend

@@ -11,46 +11,20 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from sweeps.bands import MEMORY_LIMIT
-from sweeps.errors import InputError
-from sweeps.plots.best_plans import draw_best_plans
-from sweeps.plots.curves import draw_curves
 from sweeps.plots.data import subject_of, view_of
-from sweeps.plots.declare import by_column, check_figures, resolve
+from sweeps.plots.declare import by_column, check_figures
 from sweeps.plots.draw import draw
 from sweeps.plots.frame import axis_of
 from sweeps.plots.marks import pareto, thinned
-from sweeps.plots.style import style
+from tests.plots.drawing import canvas_of, faults_of, title_of
 from tests.plots.training_datasets import CAPACITY, make_training
 from tests.tables import examples
 
 DIMS = ("plan", "recompute", "micro_batch_size")
 BANDWIDTH = (12.5e9, 25e9, 50e9, 100e9)
 OVER = {"best_of": ["recompute", "micro_batch_size"]}
-
-
-def canvas_of(dataset: xr.Dataset, **declaration: Any) -> Canvas:
-    subject = subject_of(dataset)
-    figure = check_figures([declaration], subject.dims, subject.variables, subject.columns)[0]
-    figure, faults = resolve(figure, subject)
-    assert not faults
-    draw_kind = draw_best_plans if figure.kind == "best_plans" else draw_curves
-    with style():
-        return draw_kind(figure, view_of(dataset, figure["at"]))
-
-
-def faults_of(dataset: xr.Dataset, **declaration: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        canvas_of(dataset, **declaration)
-    assert all("\n" not in line for line in caught.value.faults)
-    return "\n".join(caught.value.faults)
-
-
-def words(canvas: Canvas) -> str:
-    every = [*canvas.texts, *(text for part in canvas.subfigs for text in part.texts)]
-    return " ".join(text.get_text() for text in every)
 
 
 def curves(axes: Axes, least: int = 2) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -159,8 +133,8 @@ def test_plans_that_do_not_fit_are_grey_beyond_the_capacity() -> None:
     assert len(at) > 1
     (limit,) = (line for line in axes.lines if line.get_transform() == axes.get_xaxis_transform())
     assert set(limit.get_xdata()) == {CAPACITY}
-    assert f"Grey: {len(outside)} don't (" in words(canvas)
-    assert "4 can't be (product of degrees" in words(canvas)
+    assert f"Grey: {len(outside)} don't (" in title_of(canvas)
+    assert "4 can't be (product of degrees" in title_of(canvas)
     # A time that is known all the same is a grey point.
     made["step_time"] = made["step_time"].fillna(30.0)
     timed = canvas_of(made, kind="best_plans")
@@ -223,7 +197,7 @@ def test_scaling_shows_the_best_plan_of_each_number_of_gpus(worlds: xr.Dataset) 
     assert len(drawn) == 4
     assert canvas.axes[0].get_xscale() == canvas.axes[0].get_yscale() == "log"
     title = "Throughput, by number of GPUs and model, with the best plan"
-    assert title in words(canvas).replace("\n", " ")
+    assert title in title_of(canvas).replace("\n", " ")
 
 
 def test_one_line_and_its_ideal_are_named(worlds: xr.Dataset) -> None:
@@ -271,43 +245,36 @@ def test_a_column_is_checked_once_there_is_a_file(worlds: xr.Dataset) -> None:
 
 # Percentages.
 
+BY_BANDWIDTH: dict[str, Any] = {
+    "kind": "curves",
+    "x": "inter_bandwidth",
+    "y": "step_time",
+    "lines": "recompute",
+    "best_of": ["plan", "micro_batch_size"],
+    "relative_to": {"inter_bandwidth": "50GB/s"},
+}
+
 
 def test_curves_are_in_percent_of_their_baseline(tmp_path: Path) -> None:
     made = make_training(bandwidth=BANDWIDTH)
-    declared: dict[str, Any] = {
-        "kind": "curves",
-        "x": "inter_bandwidth",
-        "y": "step_time",
-        "lines": "recompute",
-        "best_of": ["plan", "micro_batch_size"],
-        "relative_to": {"inter_bandwidth": "50GB/s"},
-    }
-    canvas = canvas_of(made, **declared)
+    canvas = canvas_of(made, **BY_BANDWIDTH)
     best = made["step_time"].min(["plan", "micro_batch_size"]).transpose("recompute", ...).values
     drawn = [y for x, y in curves(canvas.axes[0], 4)]
     assert np.allclose(drawn, 100 * best / best[:, [2]])
     assert all(y[2] == 100.0 for y in drawn)
     low, high = canvas.axes[0].get_ylim()
     assert 50 < low < 100 < high
-    text = words(canvas)
+    text = title_of(canvas)
     assert "Step time by the baseline's (%)" in text
     assert "Baseline, 100 %: 400 Gbit/s between nodes." in text
     assert "Step time, by inter-node bandwidth" in text.replace("\n", " ")
-    assert draw(made, declared, tmp_path / "relative")[0].stat().st_size > 10_000
+    assert draw(made, BY_BANDWIDTH, tmp_path / "relative")[0].stat().st_size > 10_000
 
 
 def test_a_baseline_may_be_one_of_the_lines() -> None:
     made = make_training(bandwidth=BANDWIDTH)
     base = {"inter_bandwidth": 25e9, "recompute": "none"}
-    canvas = canvas_of(
-        made,
-        kind="curves",
-        x="inter_bandwidth",
-        y="step_time",
-        lines="recompute",
-        best_of=["plan", "micro_batch_size"],
-        relative_to=base,
-    )
+    canvas = canvas_of(made, **{**BY_BANDWIDTH, "relative_to": base})
     best = made["step_time"].min(["plan", "micro_batch_size"]).transpose("recompute", ...).values
     drawn = [y for x, y in curves(canvas.axes[0], 4)]
     assert np.allclose(drawn, 100 * best / best[0, 1])
@@ -316,28 +283,19 @@ def test_a_baseline_may_be_one_of_the_lines() -> None:
 def test_a_line_without_a_baseline_is_not_drawn() -> None:
     made = make_training(bandwidth=BANDWIDTH)
     made["step_time"].loc[{"recompute": "full", "inter_bandwidth": 50e9}] = np.nan
-    values: dict[str, Any] = {"x": "inter_bandwidth", "y": "step_time", "lines": "recompute"}
-    values |= {"best_of": ["plan", "micro_batch_size"], "relative_to": {"inter_bandwidth": 50e9}}
-    canvas = canvas_of(made, kind="curves", **values)
+    declared = {**BY_BANDWIDTH, "relative_to": {"inter_bandwidth": 50e9}}
+    canvas = canvas_of(made, **declared)
     assert len(curves(canvas.axes[0], 4)) == 1
-    assert "Without values here: full." in words(canvas)
+    assert "Without values here: full." in title_of(canvas)
     made["step_time"].loc[{"recompute": "none", "inter_bandwidth": 50e9}] = np.nan
-    fault = faults_of(made, kind="curves", **values)
+    fault = faults_of(made, **declared)
     assert "relative_to: nothing has a value at 400 Gbit/s between nodes; another" in fault
 
 
 @pytest.mark.parametrize(("changed", "fault"), examples(__file__, "faults_of_a_baseline_read_well"))
 def test_faults_of_a_baseline_read_well(changed: dict[str, Any], fault: str) -> None:
-    declared: dict[str, Any] = {
-        "kind": "curves",
-        "x": "inter_bandwidth",
-        "y": "step_time",
-        "lines": "recompute",
-        "best_of": ["plan", "micro_batch_size"],
-        "relative_to": {"inter_bandwidth": "50GB/s"},
-    }
     made = make_training(bandwidth=BANDWIDTH)
-    assert fault in faults_of(made, **{**declared, **changed})
+    assert fault in faults_of(made, **{**BY_BANDWIDTH, **changed})
 
 
 @pytest.mark.parametrize(
