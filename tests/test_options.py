@@ -16,9 +16,7 @@ from tests.cli_runner import Done, Runner
 from tests.tables import examples
 
 # Where a result goes and in which form: of every command that computes, tested on one.
-OUTPUTS = set(
-    "show output overwrite plot style as_csv as_json compress asserts".split()
-)
+OUTPUTS = set("show output overwrite plot style as_csv as_json compress asserts".split())
 # How something is computed or by whom, which must change no result; own files, which tests of
 # their own give.
 MEANS = {"max_memory", "workers", "scheduler", "resume", "timeout", "formulas", "hardware_folder",
