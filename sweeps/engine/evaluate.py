@@ -310,7 +310,8 @@ class Evaluator:
             picked = Picked(folds.dim, fold.rows)
             source = Evaluator(self.grid, self.fixed, None, picked, None, folds, fold.names)
             folds.evaluators[fold.names] = source
-        value = source.value(node)
+        # What isn't kept would be computed for all of them for each block.
+        value = source.value(node) if source.small(node) else None
         if not isinstance(value, np.ndarray):
             return None
         if value.shape[folds.position] > 1:

@@ -224,7 +224,7 @@ MOST_CELLS = 4 * 10**9
 # The axis of splits with their chunks and micro-batches.
 PLAN = "plan"
 # Rows from which it pays to look for those that are the same to a quantity
-MANY_ROWS = 1 << 14
+MANY_ROWS = 1 << 12
 IN_ROWS = (*DEGREES, "virtual_pipeline_size", "micro_batch_size")
 
 
