@@ -1,11 +1,14 @@
 """A table of ratios at the end of a run; a ratio over what was seen, loosened by noise, fails."""
 
 import csv
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 RATIOS: list[tuple[str, float, float, str]] = []
 
@@ -44,6 +47,20 @@ def best_of(rounds: int, *works: Callable[[], object]) -> list[float]:
             work()
             best[index] = min(best[index], time.perf_counter() - start)
     return best
+
+
+def raw_file(path: Path, values: NDArray[np.float32], times: int) -> Callable[[], None]:
+    """Return the work of writing values several times to a file as they are."""
+
+    def work() -> None:
+        with path.open("wb") as file:
+            for _ in range(times):
+                file.write(values)
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+
+    return work
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ change both.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from sweeps.engine.program import Program
 from sweeps.job import Job, prepare
 from sweeps.spec.axis import Axis
 from sweeps.traces.reader import read_trace
-from tests.benchmarks.conftest import BULK, aim_of, limit_of
+from tests.benchmarks.conftest import BULK, aim_of, limit_of, raw_file
 from tests.benchmarks.test_plan_speed import SEARCH
 from tests.benchmarks.test_prepared_speed import GIVEN, PLAN, QUANTITIES
 from tests.benchmarks.test_run_speed import STEPS, cpu
@@ -120,15 +119,7 @@ def test_a_file(ratio: Ratio, tmp_path: Path) -> None:
     axes = {"ranks": "2:101:lin100", "message_bytes": "1e3:1e10:log1000"}
     axes |= {"latency": "1e-6:1e-5:lin10", "bandwidth": "1e9:1e12:log100"}
     job = prepare({"quantities": ["time"], "axes": axes, "constants": {"algorithm": "ring"}})
-    raw = np.ones(10**7, dtype=np.float32)
-
-    def plain() -> None:
-        with (tmp_path / "raw").open("wb") as file:
-            for _ in range(10):
-                file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        (tmp_path / "raw").unlink()
+    plain = raw_file(tmp_path / "raw", np.ones(10**7, dtype=np.float32), 10)
 
     def work() -> None:
         write_sweep(job, tmp_path / "x.nc", Means())

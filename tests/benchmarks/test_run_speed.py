@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from sweeps.blocks.estimate import estimate, limits_for
 from sweeps.blocks.run import Cut, Means, Pool, cut_for, here, processes, run_in_blocks, write_sweep
 from sweeps.job import Job, prepare
 from sweeps.store.netcdf import write
+from tests.benchmarks.conftest import raw_file
 
 Ratio = Callable[[str, float, float, str], None]
 MEMORY = "2 GiB"
@@ -75,14 +75,7 @@ def best_of(rounds: int, *works: Callable[[], object]) -> list[tuple[float, floa
 def test_a_file(ratio: Ratio, tmp_path: Path) -> None:
     job = ring(1000, quantities=["time"])
     raw = np.ones(1 << 24, dtype=np.float32)
-
-    def plain() -> None:
-        with (tmp_path / "raw").open("wb") as file:
-            for _ in range(10**9 // raw.size):
-                file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        (tmp_path / "raw").unlink()
+    plain = raw_file(tmp_path / "raw", raw, 10**9 // raw.size)
 
     def work() -> None:
         write_sweep(job, tmp_path / "x.nc", Means())

@@ -6,7 +6,6 @@ product and a sum, so that the bare kernel can't be at 1.5. The best of 7 such t
 hand: 1.95, and 2.8 with which it is, which needs a comparison and a masked copy each.
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import pytest
 
 from sweeps.engine.program import Program
 from sweeps.spec.axis import Axis
-from tests.benchmarks.conftest import best_of
+from tests.benchmarks.conftest import best_of, raw_file
 
 Ratio = Callable[[str, float, float, str], None]
 LABELS = {
@@ -168,13 +167,7 @@ def test_streamed_file(benchmark: object, ratio: Ratio, tmp_path: Path) -> None:
     }
     job = prepare(spec)
     raw = np.ones(1 << 24, dtype=np.float32)
-
-    def plain() -> None:
-        with (tmp_path / "raw").open("wb") as file:
-            for _ in range(10**9 // raw.size):
-                file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
+    plain = raw_file(tmp_path / "raw", raw, 10**9 // raw.size)
 
     def work() -> None:
         layout, blocks = job.result()
