@@ -439,6 +439,7 @@ def _module(location: str) -> str:
     path = Path(location.rpartition(":")[0])
     top = Path(overhead.__file__).parent
     parts = path.relative_to(top).with_suffix("").parts if path.is_relative_to(top) else (OWN,)
+    parts = parts[1:] if path.suffix == ".csv" else parts  # A table is of a subject
     return "-".join(part for part in parts if part != "__init__")
 
 
