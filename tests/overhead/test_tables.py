@@ -11,7 +11,7 @@ import numpy as np
 
 import overhead
 from overhead import REGISTRY, Formula
-from overhead.everything import formulas
+from overhead.everything import SUBJECTS, formulas
 from overhead.quantity import DOMAINS, VOCABULARY
 from overhead.source import SOURCES, cite
 
@@ -82,6 +82,17 @@ def test_a_default_gives_what_nothing_else_does() -> None:
     never = REGISTRY.returning("has_backward", {"schedule": "forward_only"})
     assert isinstance(never, Formula)
     assert never.expression == "0"
+
+
+def test_identities_are_of_subjects_that_are_loaded() -> None:
+    paths = sorted((FOLDER / "identities").glob("*.csv"))
+    assert {path.stem for path in paths} <= {*SUBJECTS}
+    head = "quantity is when source where assumes title name lacks".split()
+    stated = {one.place for one in (*formulas(), *REGISTRY.calls)}
+    for path in paths:
+        table = rows(path)
+        assert table[0] == head
+        assert {f"{path}:{line}" for line in range(2, len(table) + 1)} <= stated
 
 
 def test_every_source_has_one_row() -> None:
