@@ -208,7 +208,7 @@ for _way, _computing, _behind in (
 
 # Expert parallelism hides behind another micro-batch's computing: its forward behind that one's
 # backward, and the other way round, so that both have a layer's whole computing to hide behind.
-# What a pipeline's warm-up and cool-down pass has nothing beside it.
+# Passes of a pipeline's warm-up and cool-down run alone.
 
 PAIRS: dict[str, Any] = {
     **BOUND,
@@ -224,15 +224,15 @@ WARMUP: dict[str, Any] = {
 }
 
 
-@formula(assumes=("passes of warm-up and cool-down have no pass beside them",), **WARMUP)
+@formula(assumes=("passes of warm-up and cool-down run alone",), **WARMUP)
 def unpaired_fraction(virtual_pipeline_size, pp, num_micro_batches):
-    """Fraction of passes without another micro-batch's pass beside them, bubble included."""
+    """Fraction of passes during which no other micro-batch computes, bubble included."""
     chunks = virtual_pipeline_size * num_micro_batches + pp - 1.0
     return xp.minimum(virtual_pipeline_size * pp / chunks, 1.0)
 
 
 def _some_alone(time: Array, late: Array, unpaired: Array) -> Array:
-    """Return what isn't hidden of a time where some passes have nothing beside them."""
+    """Return what isn't hidden of a time where some passes run alone."""
     return late + unpaired * xp.maximum(time - late, 0.0)
 
 
@@ -248,7 +248,7 @@ declare(
 def paired_ep_backward_time(
     ep_layer_forward_time, paired_ep_forward_time, ep_overlap, moe_layer_computing_time
 ):
-    """Exposed EP communication per layer, backward, with another pass beside it."""
+    """Exposed EP communication per layer, backward, during another pass."""
     behind = moe_layer_computing_time - (ep_layer_forward_time - paired_ep_forward_time)
     return exposed(ep_layer_forward_time, ep_overlap, behind)
 
