@@ -42,6 +42,7 @@ from sweeps.blocks.work import (
     Work,
     at_hand,
     compute_block,
+    compute_blocks,
     gather_store,
     keep_freed,
     merge_bounds,
@@ -156,10 +157,11 @@ def _end_with_parent() -> None:
 
 # Blocks computed by the workers of a Dask cluster that is there already.
 
-# Blocks that wait for each thread of the cluster.
 CONNECTING_SECONDS = 15
 # How often it is asked how many threads there are.
 ASKING_SECONDS = 2.0
+# About how long a task takes at least, and how long a block of it does, as far as it counts.
+RUN_SECONDS, LEAST_OF_A_BLOCK = 2.0, 1e-3
 
 
 def cluster(address: str) -> Pool:
@@ -212,31 +214,41 @@ def _client(address: str) -> Iterator[Any]:
 def _cluster_computed(
     client: Any, task: tuple[str, str, str], missing: tuple[int, ...]
 ) -> Iterator[int]:
+    """Yield blocks as they are there; a task computes a run of short ones.
+
+    A scheduler keeps a note of each task that it was ever sent, and takes milliseconds for it.
+    """
     folder, digest, output = task
-    waiting = iter(missing)
     # Names of this run alone: a worker may still be at a block for a client that was killed, and
     # fail with it, for its temporary file is gone by now.
-    run = f"sweeps-{secrets.token_hex(8)}"
-
-    def submit(count: int) -> list[Any]:
-        return [
-            client.submit(
-                compute_block, folder, digest, index, output, key=f"{run}-{index}", pure=False
-            )
-            for index in islice(waiting, count)
-        ]
-
+    name = f"sweeps-{secrets.token_hex(8)}"
     window, asked = _window(client), time.monotonic()
-    queue = _distributed().as_completed(submit(window), loop=client.loop)
+    runs: dict[str, tuple[int, ...]] = {}  # By task, until it is done
+    sent, length = 0, 1
+
+    def submit(count: int) -> Iterator[Any]:
+        nonlocal sent
+        for _ in range(count):
+            # The last ones are short, so that all end at the same time.
+            most = min(length, -(-(len(missing) - sent) // (2 * window)))
+            if blocks := missing[sent : sent + most]:
+                key, sent = f"{name}-{sent}", sent + len(blocks)
+                runs[key] = blocks
+                yield client.submit(
+                    compute_blocks, folder, digest, blocks, output, key=key, pure=False
+                )
+
+    queue = _distributed().as_completed(list(submit(window)), loop=client.loop)
     for future in queue:
-        # Larger than a pair of numbers is never sent; files hold the results.
-        yield future.result()[0]
+        # Larger than a number is never sent; files hold the results.
+        length = max(1, int(RUN_SECONDS / max(future.result(), LEAST_OF_A_BLOCK)))
+        yield from runs.pop(future.key)
         more = 1
         if time.monotonic() - asked > ASKING_SECONDS:
             # Workers come and go.
             before, window, asked = window, _window(client), time.monotonic()
             more += window - before
-        queue.update(submit(max(more, 0)))
+        queue.update(list(submit(max(more, 0))))
 
 
 def _window(client: Any) -> int:

@@ -133,14 +133,24 @@ def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(
 
 @needs_dask
 @pytest.mark.thorough
-def test_the_scheduler_knows_few_blocks_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scheduler_knows_few_tasks_and_short_blocks_share_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     dask: Any = importlib.import_module("distributed")
-    monkeypatch.setattr(pools, "compute_block", lambda folder, digest, index, output: (index, 0))
+    each = pools.RUN_SECONDS / 5
+    monkeypatch.setattr(pools, "compute_blocks", lambda folder, digest, blocks, output: each)
     alone = {"processes": False, "dashboard_address": None}
     with (
         dask.LocalCluster(n_workers=2, threads_per_worker=1, **alone) as one,
         dask.Client(one.scheduler_address, set_as_default=False) as client,
     ):
+        sent, submit = list[str](), client.submit
+
+        def counting(*args: Any, key: str, **options: Any) -> Any:
+            sent.append(key)
+            return submit(*args, key=key, **options)
+
+        client.submit = counting
         found, known = [], []
         for index in pools._cluster_computed(client, ("", "", ""), tuple(range(200))):
             found.append(index)
@@ -148,6 +158,8 @@ def test_the_scheduler_knows_few_blocks_at_a_time(monkeypatch: pytest.MonkeyPatc
     assert sorted(found) == list(range(200))
     # Those that wait or are computed, and what was told of last.
     assert max(known) <= 2 * pools.AHEAD + 4
+    # The scheduler keeps a note of each of these.
+    assert len(set(sent)) == len(sent) < 200 / 3
 
 
 CLIENT = """
