@@ -7,6 +7,7 @@ change both.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 import sweeps
+from overhead.labels import LABELS
 from sweeps.blocks.run import Means, write_sweep
 from sweeps.engine.kept import BEFORE
 from sweeps.engine.program import Program
@@ -162,6 +164,39 @@ def test_one_step(ratio: Ratio) -> None:
     compare(
         ratio, what, lambda: [sweeps.sweep(QUANTITIES, **asked) for _ in range(5)], scale=0.1 / 5e-3
     )
+
+
+CONFIGURATION = {
+    **{"model": "llama3-70b", "hardware": "dgx-h100", "gpus": 512, "tp": 8, "pp": 4},
+    **{"micro_batch": 1, "global_batch": 512, "seq_len": 8192},
+}
+NETWORKS = ["hierarchical", "switch", "torus", "mesh", "ring"]
+
+
+def each_set(ratio: Ratio, what: str, axes: dict[str, list[str]]) -> None:
+    """Compare what a step takes by each set of labels, after it was asked for once."""
+    statement = {"quantities": ["step_time"], "axes": axes, "constants": CONFIGURATION}
+
+    def work() -> None:
+        prepare(statement).program.evaluate()
+
+    work()
+    count = math.prod(map(len, axes.values()))
+    compare(ratio, what, work, pairs=2, scale=0.1 / count * 1e3)
+
+
+def test_a_thousand_sets_of_labels(ratio: Ratio) -> None:
+    axes = {
+        "recompute": ["none", "selective", "full", "per_op", "uniform"],
+        "loss": list(LABELS["loss"].values),
+        "attention_kernel": list(LABELS["attention_kernel"].values),
+        "topology": NETWORKS,
+    }
+    each_set(ratio, "a step by each of 1,000 sets of labels: ms", axes)
+
+
+def test_each_network(ratio: Ratio) -> None:
+    each_set(ratio, "a step on each of 5 networks: ms", {"topology": NETWORKS})
 
 
 @pytest.fixture(scope="module")
