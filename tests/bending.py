@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-__all__ = ["bent"]
+import pytest
+
+from sweeps.errors import InputError
+
+__all__ = ["bent", "of_seeds", "read_or_faults"]
 
 TORN = 0.1  # The share of bends that tear the rest off
 
@@ -49,3 +54,20 @@ def bent(
             own[draw.randrange(len(own))] = draw.choice(junk)
             text = words.join(own)
     return text
+
+
+def of_seeds(few: int, many: int) -> pytest.MarkDecorator:
+    """Run a test with a few bends, and as a thorough test with the others, up to many."""
+    others = pytest.param(range(few, many), marks=pytest.mark.thorough)
+    return pytest.mark.parametrize("seeds", [range(few), others], ids=["few", "many"])
+
+
+def read_or_faults(read: Callable[..., Any], *args: Any, **named: Any) -> tuple[Any, Sequence[str]]:
+    """Return what is read, or None and why it is refused, each fault a line."""
+    try:
+        return read(*args, **named), ()
+    except InputError as error:
+        faults = error.faults
+    assert faults
+    assert all(line.strip() and "\n" not in line for line in faults)
+    return None, faults

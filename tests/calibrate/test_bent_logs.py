@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from sweeps.calibration.log import Left, Logs
 from sweeps.calibration.logs import read_logs
-from sweeps.calibration.model import PlacedTest, cases_of
-from sweeps.errors import InputError
+from sweeps.calibration.model import cases_of
 from sweeps.spec.catalog import load_hardware
-from tests.bending import bent
+from tests.bending import bent, of_seeds, read_or_faults
 from tests.calibrate.simulated import log_text, timed
 from tests.calibrate.test_calibrate_logs import result
 from tests.launch.test_bent_files import JUNK
@@ -47,71 +46,46 @@ TEXTS = {
 }
 
 
-def told(lines: Sequence[str]) -> bool:
+def one_line_each(lines: Iterable[str]) -> bool:
     return all(line.strip() and "\n" not in line for line in lines)
 
 
-def read_or_refused(path: Path) -> tuple[Logs | None, Sequence[str]]:
-    try:
-        return read_logs([str(path)]), ()
-    except InputError as error:
-        return None, error.faults
-
-
-def placed_or_refused(logs: Logs, left: list[Left]) -> tuple[list[PlacedTest], Sequence[str]]:
-    try:
-        return cases_of(logs.tests, H100, ranks=8, left=left), ()
-    except InputError as error:
-        return [], error.faults
-
-
-def tried(path: Path) -> None:
-    logs, faults = read_or_refused(path)
-    assert told(faults)
+def look_at(path: Path) -> None:
+    logs, _ = read_or_faults(read_logs, [str(path)])
     if logs is None:
-        assert faults
         return
-    assert told([one.reason for one in logs.left])
+    assert one_line_each(test.reason for test in logs.left)
     checked(logs)
     left: list[Left] = []
-    cases, faults = placed_or_refused(logs, left)
+    cases, faults = read_or_faults(cases_of, logs.tests, H100, ranks=8, left=left)
     assert cases or faults
-    assert told([*faults, *(one.reason for one in left)])
-    assert all(case.ranks > 1 for case in cases)
+    assert one_line_each(test.reason for test in left)
+    assert all(case.ranks > 1 for case in cases or ())
 
 
 def checked(logs: Logs) -> None:
     assert logs.tests
     for test in logs.tests:
         assert test.rows
-        assert told(test.notes)
+        assert one_line_each(test.notes)
         for row in test.rows:
             assert 0.0 < row.size < math.inf
             assert 0.0 < row.time < math.inf
 
 
-def bend(name: str, seeds: range, folder: Path) -> None:
-    path = folder / name
+@of_seeds(12, 512)
+@pytest.mark.parametrize("name", TEXTS)
+def test_bent(name: str, seeds: range, tmp_path: Path) -> None:
+    path = tmp_path / name
     for seed in seeds:
         path.write_text(bent(TEXTS[name], random.Random(seed), JUNK))
-        tried(path)
+        look_at(path)
         content = bytearray(TEXTS[name].encode("utf-16" if seed % 2 else "utf-8"))
         draw = random.Random(seed)
         for _ in range(3):
             content[draw.randrange(len(content))] = draw.randrange(256)
         path.write_bytes(content)
-        tried(path)
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_bent(name: str, tmp_path: Path) -> None:
-    bend(name, range(12), tmp_path)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", TEXTS)
-def test_bent_a_thousand_times(name: str, tmp_path: Path) -> None:
-    bend(name, range(12, 512), tmp_path)
+        look_at(path)
 
 
 @pytest.mark.parametrize(
@@ -122,4 +96,4 @@ def test_long_lines_take_no_time(piece: str, tmp_path: Path) -> None:
     lines = [piece * (2000 // len(piece)), f"# {piece * 1000}", f"# OSU A-B {piece * 2000} Test"]
     for name in ("a.log", "a.csv"):
         (tmp_path / name).write_text("\n".join([f"{lines[0]},size,{lines[0]}", *lines, WHOLE]))
-        tried(tmp_path / name)
+        look_at(tmp_path / name)

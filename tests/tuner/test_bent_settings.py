@@ -5,42 +5,19 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
-
-from sweeps.errors import InputError
 from sweeps.tuner.userbuffers import KEYS, LAYERS, METHODS
-from sweeps.tuner.validate import LEVELS, Finding, Setting, validate_file
-from tests.bending import bent
+from sweeps.tuner.validate import LEVELS, Setting, validate_file
+from tests.bending import bent, of_seeds, read_or_faults
 
 JUNK = [
-    "{",
-    "}",
-    "[",
-    "]",
-    ":",
-    "&a",
-    "*a",
+    *"{ } [ ] : &a *a - null true 1e999 -3 é ' \" | 2026-01-01 0x1f ring_exchange [[[[ ---".split(),
     "<<: *a",
     "!!python/object/apply:os.system [ls]",
-    "-",
-    "null",
-    "true",
-    "1e999",
     "9" * 400,
-    "-3",
-    "é",
     "\x00",
     "\t",
-    "'",
-    '"',
-    "|",
     "? ",
     "# x",
-    "2026-01-01",
-    "0x1f",
-    "ring_exchange",
-    "[[[[",
-    "---",
 ]
 
 
@@ -56,28 +33,18 @@ def whole(draw: random.Random) -> str:
     return "\n".join(lines) + "\n"
 
 
-def tried(path: Path, setting: Setting) -> tuple[list[Finding], list[str]]:
-    try:
-        return validate_file(path, setting), []
-    except InputError as error:
-        return [], [*error.faults]
-
-
-def bend(seeds: range, path: Path) -> None:
+@of_seeds(60, 1060)
+def test_bent(seeds: range, tmp_path: Path) -> None:
+    path = tmp_path / "ub.yaml"
     for seed in seeds:
         draw = random.Random(seed)
         path.write_text(bent(whole(draw), draw, JUNK), encoding="utf-8")
         size = draw.choice([None, 2, 3, 8])
-        found, faults = tried(path, Setting(size, 4096, draw.choice(["bf16", "fp8", "mxfp8"])))
-        assert found or faults
-        assert all(path.name in line and "\n" not in line for line in faults)
-        assert all(one.level in LEVELS and one.text and "\n" not in one.text for one in found)
-
-
-def test_bent(tmp_path: Path) -> None:
-    bend(range(60), tmp_path / "ub.yaml")
-
-
-@pytest.mark.thorough
-def test_bent_a_thousand_times(tmp_path: Path) -> None:
-    bend(range(60, 1060), tmp_path / "ub.yaml")
+        setting = Setting(size, 4096, draw.choice(["bf16", "fp8", "mxfp8"]))
+        findings, faults = read_or_faults(validate_file, path, setting)
+        assert findings or faults
+        assert all(path.name in line for line in faults)
+        for finding in findings or ():
+            assert finding.level in LEVELS
+            assert finding.text
+            assert "\n" not in finding.text
