@@ -99,32 +99,6 @@ def test_each_layer_with_each_method(tmp_path: Path, layer: str, method: str) ->
     assert all(line == 2 for line, _ in (*init, *runtime, *other))
 
 
-def test_weight_gradient_beside_a_scattered_input_gradient(tmp_path: Path) -> None:
-    text = "fc1_dgrad:\n  method: ring_exchange\nfc1_wgrad:\n  num_sm: 4\n"
-    (one,) = only(found(tmp_path, text), "init")
-    assert one[0] == 3
-    assert "leave fc1_wgrad out" in one[1]
-    assert only(found(tmp_path, text.replace("ring_exchange", "bulk")), "init") == []
-
-
-def test_the_wrong_collective(tmp_path: Path) -> None:
-    text = "fc1_fprop:\n  is_reduce_scatter: 1\n"
-    assert "all_gather" in only(found(tmp_path, text), "init")[0][1]
-    good = "fc1_dgrad:\n  method: ring_exchange\n  is_reduce_scatter: 1\n"
-    assert only(found(tmp_path, good), "init") == []
-
-
-def test_atomic_products(tmp_path: Path) -> None:
-    both = (
-        "qkv_fprop:\n  method: ring_exchange\n  atomic_gemm: 1\n"
-        "proj_fprop:\n  method: ring_exchange\n  atomic_gemm: 1\n"
-    )
-    assert only(found(tmp_path, both, precision="fp8"), "init") == []
-    assert len(only(found(tmp_path, both, precision="bf16"), "init")) == 2
-    alone = both.replace("proj_fprop:\n  method: ring_exchange", "proj_fprop:\n  method: pipeline")
-    assert len(only(found(tmp_path, alone, precision="fp8"), "init")) == 2
-
-
 @pytest.mark.parametrize(("text", "setting", "words"), examples(__file__, "runtime_errors"))
 def test_runtime_errors(tmp_path: Path, text: str, setting: dict[str, Any], words: str) -> None:
     assert any(words in t for _, t in only(found(tmp_path, text, **setting), "runtime"))
@@ -137,17 +111,17 @@ def test_runtime_warnings(tmp_path: Path, text: str, setting: dict[str, Any], wo
     assert only(findings, "runtime") == []
 
 
-RING = "qkv_fprop: {method: ring_exchange, num_sm: 16, cga_size: 2, set_sm_margin: true%s}\n"
+MARGIN = "qkv_fprop: {method: ring_exchange, num_sm: 16, cga_size: 2, set_sm_margin: true%s}\n"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (RING % "", "qkv_fprop.set_sm_margin = 1: takes 16 SMs from each product, and a ring's"),
+        (MARGIN % "", "qkv_fprop.set_sm_margin = 1: takes 16 SMs from each product, and a ring's"),
         ("proj_fprop:\n  method: ring_exchange\n", "proj_fprop.set_sm_margin = 1: takes 16 SMs"),
         ("fc1_fprop:\n  num_sm: 4\n", "fc1_fprop.num_sm = 4: a ring ignores it"),
         # Kernels carry the chunks; a margin of one, and methods that use what is set aside.
-        (RING % ", use_ce: 0", ""),
+        (MARGIN % ", use_ce: 0", ""),
         ("fc1_fprop: {num_sm: 1, set_sm_margin: 1}\n", ""),
         ("fc1_wgrad: {num_sm: 8, set_sm_margin: 1}\n", ""),
         ("proj_fprop: {method: pipeline, num_sm: 16, set_sm_margin: 1}\n", ""),
@@ -160,11 +134,6 @@ def test_multiprocessors_that_a_ring_sets_aside(tmp_path: Path, text: str, words
     assert all(words in t for t in named)
 
 
-def test_a_full_key_set_inherits_nothing(tmp_path: Path) -> None:
-    text = "proj_fprop:\n  method: ring_exchange\n  num_sm: 1\n  cga_size: 1\n  set_sm_margin: 0\n"
-    assert only(found(tmp_path, text), "runtime", "warning") == []
-
-
 # Flags.
 
 RINGS = "".join(
@@ -173,37 +142,55 @@ RINGS = "".join(
 )
 
 
-def test_flags_that_are_missing(tmp_path: Path) -> None:
-    text = "fc1_fprop: {method: ring_exchange}\n"
-    assert only(found(tmp_path, text, flags=ALL), "flags") == []
-    (one,) = only(found(tmp_path, text, flags=ALL[1:]), "flags")
-    assert one[1] == "--tp-comm-overlap is missing; add it"
-    (note, *_) = only(found(tmp_path, text), "flags", "note")
-    assert note[1].startswith("needs --tp-comm-overlap --sequence-parallel")
+RING = "fc1_fprop: {method: ring_exchange}\n"
+SCATTERED = (*ALL, "--tp-comm-overlap-rs-dgrad")
+ATOMIC = "".join(f"{name}_fprop:\n  method: {{}}\n  atomic_gemm: 1\n" for name in ("qkv", "proj"))
+# By level and severity, each fault with its line and some of its words.
+FAULTS: list[tuple[str, dict[str, Any], str, str, list[tuple[int, str]]]] = [
+    # A weight gradient beside a scattered input gradient.
+    ("fc1_dgrad:\n  method: ring_exchange\nfc1_wgrad:\n  num_sm: 4\n", {}, "init", "error",
+     [(3, "leave fc1_wgrad out")]),
+    ("fc1_dgrad:\n  method: bulk\nfc1_wgrad:\n  num_sm: 4\n", {}, "init", "error", []),
+    # The wrong collective.
+    ("fc1_fprop:\n  is_reduce_scatter: 1\n", {}, "init", "error", [(2, "all_gather")]),
+    ("fc1_dgrad:\n  method: ring_exchange\n  is_reduce_scatter: 1\n", {}, "init", "error", []),
+    # Atomic products need FP8, and a ring in both layers.
+    (ATOMIC.format("ring_exchange", "ring_exchange"), {"precision": "fp8"}, "init", "error", []),
+    (ATOMIC.format("ring_exchange", "ring_exchange"), {"precision": "bf16"}, "init", "error",
+     [(3, "is for FP8 alone"), (6, "is for FP8 alone")]),
+    (ATOMIC.format("ring_exchange", "pipeline"), {"precision": "fp8"}, "init", "error",
+     [(3, "both as ring_exchange"), (6, "both as ring_exchange")]),
+    # A whole set of keys takes over no default.
+    ("proj_fprop:\n  method: ring_exchange\n  num_sm: 1\n  cga_size: 1\n  set_sm_margin: 0\n", {},
+     "runtime", "warning", []),
+    # Flags that are missing, and one too many.
+    (RING, {"flags": ALL}, "flags", "error", []),
+    (RING, {"flags": ALL[1:]}, "flags", "error", [(0, "--tp-comm-overlap is missing; add it")]),
+    (RING, {}, "flags", "note",
+     [(0, "needs --tp-comm-overlap --sequence-parallel"), (0, "no key for qkv_fprop")]),
+    (RINGS, {"flags": ALL}, "flags", "error", [(0, "--tp-comm-overlap-rs-dgrad is missing")]),
+    (RINGS, {"flags": SCATTERED}, "flags", "error", []),
+    ("fc1_fprop: {num_sm: 1}\n", {"flags": SCATTERED}, "flags", "error", [(0, "leave it out")]),
+    (RINGS.splitlines()[0], {}, "flags", "error",
+     [(1, "qkv_dgrad ring_exchange, fc1_dgrad bulk")]),
+    ("\nfc1_wgrad: {num_sm: 4}\n", {"flags": (*ALL, "--disable-tp-comm-bulk-wgrad")}, "flags",
+     "warning", [(2, "--disable-tp-comm-bulk-wgrad is set: fc1_wgrad won't overlap; leave out "
+                  "the one or the other")]),
+]  # fmt: skip
 
 
-def test_scattered_input_gradients_need_their_flag(tmp_path: Path) -> None:
-    (one,) = only(found(tmp_path, RINGS, flags=ALL), "flags")
-    assert "--tp-comm-overlap-rs-dgrad is missing" in one[1]
-    scattered = (*ALL, "--tp-comm-overlap-rs-dgrad")
-    assert only(found(tmp_path, RINGS, flags=scattered), "flags") == []
-    (wrong,) = only(found(tmp_path, "fc1_fprop: {num_sm: 1}\n", flags=scattered), "flags")
-    assert "leave it out" in wrong[1]
-
-
-def test_one_scattered_and_one_bulk(tmp_path: Path) -> None:
-    (one,) = only(found(tmp_path, RINGS.splitlines()[0] + "\n"), "flags")
-    assert "qkv_dgrad ring_exchange, fc1_dgrad bulk" in one[1]
-
-
-def test_a_switch_against_the_file(tmp_path: Path) -> None:
-    flags = (*ALL, "--disable-tp-comm-bulk-wgrad")
-    (one,) = only(found(tmp_path, "\nfc1_wgrad: {num_sm: 4}\n", flags=flags), "flags", "warning")
-    assert one == (
-        2,
-        "--disable-tp-comm-bulk-wgrad is set: fc1_wgrad won't overlap; leave out "
-        "the one or the other",
-    )
+@pytest.mark.parametrize(("text", "setting", "level", "severity", "expected"), FAULTS)
+def test_faults(
+    tmp_path: Path,
+    text: str,
+    setting: dict[str, Any],
+    level: str,
+    severity: str,
+    expected: list[tuple[int, str]],
+) -> None:
+    faults = only(found(tmp_path, text, **setting), level, severity)
+    assert [line for line, _ in faults] == [line for line, _ in expected]
+    assert all(words in fault for (_, fault), (_, words) in zip(faults, expected, strict=True))
 
 
 def test_layers_without_a_key_overlap_all_the_same(tmp_path: Path) -> None:
