@@ -1138,6 +1138,8 @@ class Step(CommonStep, total=False):
     max_live_parameters: Values
     gathered_non_layer_fraction: Values
     unsharded_gradient_fraction: Values
+    bucketed_gradient_fraction: Values
+    preallocated_gradients: Values
     unsharded_in_pipeline: Values
     gather_every_micro_batch: Values
     keep_gathered: Values
@@ -1149,6 +1151,8 @@ class Step(CommonStep, total=False):
     matmul_input_bytes: Values
     residual_bytes: Values
     cache_bytes: Values
+    cast_weight_bytes: Values
+    update_bytes: Values
     unfused_elementwise: Values
     norm_kept_bytes: Values
     activation_output_bytes: Values
@@ -1225,6 +1229,9 @@ class Step(CommonStep, total=False):
     gradient_memory: Values
     optimizer_memory: Values
     model_state_memory: Values
+    weight_cast_memory: Values
+    whole_cast_memory: Values
+    saved_cast_memory: Values
     zero3_gathered_memory: Values
     unsharded_gradient_memory: Values
     bucket_memory: Values
@@ -1243,7 +1250,21 @@ class Step(CommonStep, total=False):
     activation_memory: Values
     loss_gradient_memory: Values
     logits_memory: Values
-    allocated_memory: Values
+    earlier_gradient_memory: Values
+    update_temporary_memory: Values
+    reduced_gradient_memory: Values
+    live_gathered_layers: Values
+    live_gathered_memory: Values
+    lasting_memory: Values
+    loss_time_memory: Values
+    backward_start_memory: Values
+    backward_end_memory: Values
+    update_time_memory: Values
+    first_stage_allocated_memory: Values
+    second_stage_allocated_memory: Values
+    expert_stage_allocated_memory: Values
+    last_stage_allocated_memory: Values
+    reserved_memory: Values
     nccl_buffer_memory: Values
     expert_exchange_memory: Values
     first_stage_memory: Values
@@ -1281,6 +1302,10 @@ class Step(CommonStep, total=False):
     second_stage_optimizer_memory: Values
     expert_stage_optimizer_memory: Values
     last_stage_optimizer_memory: Values
+    first_stage_weight_cast_memory: Values
+    second_stage_weight_cast_memory: Values
+    expert_stage_weight_cast_memory: Values
+    last_stage_weight_cast_memory: Values
     first_stage_zero3_gathered_memory: Values
     second_stage_zero3_gathered_memory: Values
     expert_stage_zero3_gathered_memory: Values

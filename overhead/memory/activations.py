@@ -148,14 +148,20 @@ def kept_moe_input_bytes(trained_weights, shared_ffn_size, kept_layer_input_byte
 
 @formula(
     returns="score_bytes",
-    assumes=("the softmax's output, and with dropout the mask and the output of it",),
+    assumes=(
+        "the softmax's output, and with dropout the mask and the output of it; operation by "
+        "operation (transformers, modeling_llama.py) the softmax is in single precision, and cast",
+    ),
     when={"attention_kernel": "unfused"},
     **TENSOR,
 )
-def unfused_score_bytes(sequence_length, dropout, activation_bytes, mask_bytes):
+def unfused_score_bytes(
+    sequence_length, dropout, activation_bytes, mask_bytes, unfused_elementwise, single_bytes
+):
     """Attention score bytes per token and head, all tokens of the sequence."""
     dropped = 2.0 * activation_bytes + mask_bytes
-    return sequence_length * xp.where(dropout > 0.0, dropped, activation_bytes)
+    kept = xp.where(dropout > 0.0, dropped, activation_bytes)
+    return sequence_length * (kept + unfused_elementwise * single_bytes)
 
 
 # Weights that products take in fewer bytes than activations have are stored so, if the recipe says

@@ -29,6 +29,7 @@ PARTS: dict[str, Quantity] = {
         "weight_memory",
         "gradient_memory",
         "optimizer_memory",
+        "weight_cast_memory",
         "zero3_gathered_memory",
         "unsharded_gradient_memory",
         "bucket_memory",

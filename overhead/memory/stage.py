@@ -309,32 +309,13 @@ def nccl_buffer_memory(
     return communicators * communicator_channels * channel_buffer_bytes + expert_exchange_memory
 
 
-@formula(assumes=(SUM,), **TOTAL)
-def allocated_memory(
-    model_state_memory,
-    activation_memory,
-    logits_memory,
-    zero3_gathered_memory,
-    unsharded_gradient_memory,
-    bucket_memory,
-    placeholder_memory,
-    workspace_bytes,
-):
-    """Memory that the framework allocates."""
-    # What depends on few axes of a sweep is added up first.
-    gradients = unsharded_gradient_memory + bucket_memory + placeholder_memory
-    states = model_state_memory + (zero3_gathered_memory + gradients + workspace_bytes)
-    return states + (activation_memory + logits_memory)
-
-
 @formula(
     source="derivation",
-    assumes=("the allocator reserves a multiple; communicators and the driver allocate outside",),
+    assumes=("communicators and the driver allocate outside",),
 )
-def memory(allocator_reserve_ratio, allocated_memory, nccl_buffer_memory, context_bytes):
+def memory(reserved_memory, nccl_buffer_memory, context_bytes):
     """Memory of all parts together."""
-    reserved = xp.asarray(allocator_reserve_ratio * allocated_memory)
-    return reserved + (nccl_buffer_memory + context_bytes)
+    return reserved_memory + (nccl_buffer_memory + context_bytes)
 
 
 @formula(source="derivation")

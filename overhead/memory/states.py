@@ -288,11 +288,25 @@ def unsharded_gradient_memory(
     where="section 6.2",
     assumes=(
         "buckets in addition to the gradients; give 0 if buckets are views of one gradient buffer",
+        "torch's DDP has buckets for all gradients (torch/csrc/distributed/c10d/reducer.cpp)",
     ),
 )
-def bucket_memory(has_backward, dp, cp, buckets, bucket_bytes):
+def bucket_memory(
+    has_backward,
+    dp,
+    cp,
+    buckets,
+    bucket_bytes,
+    bucketed_gradient_fraction,
+    zero_stage,
+    gradient_bytes,
+    trained_parameters,
+    trained_expert_parameters,
+):
     """Memory of buckets of gradients on their way."""
-    return has_backward * xp.where(dp * cp > 1.0, buckets * bucket_bytes, 0.0)
+    every = gradient_bytes * (trained_parameters + trained_expert_parameters)
+    copies = xp.where(zero_stage < 1.0, bucketed_gradient_fraction * every, 0.0)
+    return has_backward * xp.where(dp * cp > 1.0, buckets * bucket_bytes + copies, 0.0)
 
 
 # What a product hands back whose gradient was added to the sum already; of sharded weights none is.

@@ -582,7 +582,7 @@ def _memory_formulas(
         if value > 0.0:
             yield from derivation.lines(name, scope, DEEP)
     if result.memory_is_whole:
-        for name in ("model_state_memory", "activation_memory", "allocated_memory", "memory"):
+        for name in ("model_state_memory", "activation_memory", "reserved_memory", "memory"):
             yield from derivation.lines(name, scope, 0)
 
 

@@ -231,7 +231,7 @@ COMPUTING = ("GEMMs", "attention", "element-wise work")
 SENDING = tuple(name for name in GROUPS if name.endswith("communication"))
 # Memory by part, as people speak of it.
 MEMORY_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "weights": ("peak_weight_memory", "peak_zero3_gathered_memory"),
+    "weights": ("peak_weight_memory", "peak_weight_cast_memory", "peak_zero3_gathered_memory"),
     "gradients": ("peak_gradient_memory", "peak_unsharded_gradient_memory", "peak_bucket_memory"),
     "optimizer": ("peak_optimizer_memory",),
     "activations": ("peak_saved_activation_memory", "peak_recompute_activation_memory"),

@@ -124,7 +124,7 @@ WORDS = {"kv_heads": ("MLA",)}
 NEEDED = ("model", "gpu_type")
 MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib", "value")
 # What is predicted can't be given; the columns for it say their unit.
-RESULTS = ("time", "step_time", "memory", "peak_memory", "allocated_memory")
+RESULTS = ("time", "step_time", "memory", "peak_memory", "allocated_memory", "reserved_memory")
 # A cell that ends so says nothing, whatever stands before it.
 _UNKNOWN = ("unknown", "(not stated)")
 _NUMBER = re.compile(r"(?P<number>[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?)\s*(?P<remark>\(.*\))?")

@@ -63,7 +63,7 @@ MIXED = RECIPES["mixed_adam"].given()
 
 # Memory of a plan by part and stage, from what is given, through the registry.
 
-TOTALS = ("model_state_memory", "activation_memory", "allocated_memory", "memory")
+TOTALS = ("model_state_memory", "activation_memory", "reserved_memory", "memory")
 
 # Labels that memory depends on; where there is no schedule, what is in flight is given.
 DEPENDS = ("recompute", "attention_kernel", "loss", "sharding", "dispatcher")

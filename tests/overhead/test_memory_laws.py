@@ -49,10 +49,9 @@ def test_parts_sum_to_totals(plan: dict[str, float], model: Given, kernel: str) 
     report = stage_memory({**model, **MIXED, **plan}, {"attention_kernel": kernel})
     outside = {"nccl_buffer_memory", "context_bytes"}
     inside = sum(report.parts[name] for name in PARTS if name not in outside)
-    np.testing.assert_allclose(report.parts["allocated_memory"], inside, rtol=1e-12)
-    total = plan["allocator_reserve_ratio"] * inside + sum(
-        report.parts[name] for name in sorted(outside)
-    )
+    reserved = plan["allocator_reserve_ratio"] * inside
+    np.testing.assert_allclose(report.parts["reserved_memory"], reserved, rtol=1e-12)
+    total = reserved + sum(report.parts[name] for name in sorted(outside))
     np.testing.assert_allclose(report.parts["memory"], total, rtol=1e-12)
     assert float(report.peak_memory) == np.max(report.parts["memory"])
     assert all((part >= 0).all() for part in report.parts.values())
@@ -122,7 +121,7 @@ def test_a_higher_stage_of_zero_never_needs_more_states(
 def test_memory_falls_with_tensor_and_pipeline_parallelism(
     plan: dict[str, float], model: Given, kernel: str, recompute: str
 ) -> None:
-    """Of what is allocated: communicators have buffers of their own."""
+    """Of what is reserved: communicators have buffers of their own."""
     labels = {"attention_kernel": kernel, "recompute": recompute}
     # Learned positions and router are whole on each rank; layers divide: nothing else may grow.
     # What is in flight stays: then the stages of a longer pipeline have less.
@@ -130,8 +129,8 @@ def test_memory_falls_with_tensor_and_pipeline_parallelism(
     values = {**values, "vocabulary_size": 131072}
     for name in ("tp", "pp"):
         degrees = {**values, name: np.array([1.0, 2.0, 4.0, 8.0])}
-        allocated = Derivation({**degrees, "stage": 0.0}, labels)["allocated_memory"]
-        assert (np.diff(allocated) <= 1e-6 * allocated[:-1]).all(), name
+        reserved = Derivation({**degrees, "stage": 0.0}, labels)["reserved_memory"]
+        assert (np.diff(reserved) <= 1e-6 * reserved[:-1]).all(), name
 
 
 @laws

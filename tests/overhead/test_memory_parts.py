@@ -285,7 +285,7 @@ def test_buffers_of_experts_exchange_by_hand() -> None:
     whole = stage_memory(plan)
     more = own.parts["nccl_buffer_memory"] - whole.parts["nccl_buffer_memory"]
     np.testing.assert_array_equal(more, tokens)
-    np.testing.assert_array_equal(own.parts["allocated_memory"], whole.parts["allocated_memory"])
+    np.testing.assert_array_equal(own.parts["reserved_memory"], whole.parts["reserved_memory"])
     # Nodes of 8 have an eighth of the experts; a node alone has no buffers.
     eight = stage_memory({**plan, "gpus_per_node": 8}, labels).parts["nccl_buffer_memory"]
     saved = 64 * 4096 * 4 * (256 - 32)

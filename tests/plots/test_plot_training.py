@@ -502,7 +502,7 @@ def test_known_parts_are_quantities_of_the_vocabulary() -> None:
     every = {*known_parts("step_parts", VOCABULARY), *known_parts("memory", VOCABULARY)}
     for of in ("time", "volume", "energy"):
         every |= {*known_parts("communication", VOCABULARY, of)}
-    assert len(every) == 16 + 16 + 3 * 6
+    assert len(every) == 17 + 16 + 3 * 6
     assert {VOCABULARY[name].units for name in every} == {"s", "byte", "J"}
 
 
