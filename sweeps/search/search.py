@@ -621,7 +621,8 @@ class Keeper:
 
         def make(some: slice) -> Sequence[Execution]:
             indices = order[some]
-            return plans_of(self.space, *(values[indices] for values in splits.kept))
+            first, second, cells = splits.kept
+            return plans_of(self.space, first[indices], second[indices], cells[indices])
 
         return replace(result, splits=Ranked(result.best[:1], len(order), make))
 
