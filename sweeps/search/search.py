@@ -131,7 +131,7 @@ class Fallen:
     def __init__(self, bits: NDArray[np.int64]) -> None:
         self.bits, self.able = bits, bits == 0
         self.present = int(np.bitwise_or.reduce(bits, axis=None))
-        self._alone: dict[int, tuple[NDArray[np.bool_], int]] = {}
+        self._alone: dict[int, tuple[NDArray[np.bool_] | None, int]] = {}
         self._with: dict[int, int] = {}
 
     def but(self, repeated: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
@@ -144,11 +144,12 @@ class Fallen:
             self._with[bit] = int(np.count_nonzero(self.bits & bit)) if self.present & bit else 0
         return self._with[bit]
 
-    def alone(self, bit: int) -> tuple[NDArray[np.bool_], int]:
-        """Return which fall for this reason and no other, and how many."""
+    def alone(self, bit: int) -> tuple[NDArray[np.bool_] | None, int]:
+        """Return which fall for this reason and no other, and how many; None: none."""
         if bit not in self._alone:
-            mask = self.bits == bit
-            self._alone[bit] = mask, int(np.count_nonzero(mask))
+            mask = self.bits == bit if self.present & bit else None
+            count = 0 if mask is None else int(np.count_nonzero(mask))
+            self._alone[bit] = (mask, count) if count else (None, 0)
         return self._alone[bit]
 
 
@@ -161,7 +162,7 @@ class Block:
     evaluator: Evaluator  # Computes it
     inside: Region  # Where, of what it computes
     region: Picking  # Where on the grid
-    # What blocks of the same rows fall for, by their labels and where they differ
+    # What blocks of its group fall for, by their labels and where they differ
     known: dict[tuple[Any, ...], Fallen]
 
     @property
@@ -310,7 +311,7 @@ def groups_of(
                     group
                 ) >= TOGETHER:
                     yield group
-                    group = []
+                    group, known = [], {}
                 for case in cases:
                     box = tuple(case.fixed.get(at, piece) for at, piece in enumerate(inside))
                     region: list[slice | Places] = [*box]
@@ -336,7 +337,7 @@ def _count(
             able, has = fallen.able & repeated, (fallen.bits & again) != 0
             number += several * int(np.count_nonzero(repeated & ~has))
             alone += several * int(np.count_nonzero(able))
-        elif repeated is not None and alone:
+        elif repeated is not None and mask is not None:
             alone -= several * int(np.count_nonzero(mask & repeated))
         counts.add(name, number, alone)
 

@@ -138,6 +138,7 @@ class Limits:
         }
         self._known = {rule: given for rule in self._rules if (given := self._given(rule))}
         self._idle = tuple(self._hiding())
+        self._aside = {*HIDING}.difference(*(rule.inputs for rule in self._known))
         self._modules = tuple(self._chosen())
         self._first: dict[str, str] = {}
         for case in sorted(plan.cases, key=lambda case: case.labels["schedule"] != PLAIN):
@@ -209,7 +210,7 @@ class Limits:
         """Return the axes along which `bits_at` may differ, where it is told of some nodes."""
         dims = frozenset[str]().union(*(node.dims for node in nodes))
         return tuple(
-            at for at, name in enumerate(self.plan.grid.names) if name in dims or name not in HIDING
+            at for at, name in enumerate(self.plan.grid.names) if name in dims or name not in self._aside
         )
 
     def reasons(self, bits: int) -> dict[str, str]:
