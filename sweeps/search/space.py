@@ -210,7 +210,9 @@ class Limits:
         """Return the axes along which `bits_at` may differ, where it is told of some nodes."""
         dims = frozenset[str]().union(*(node.dims for node in nodes))
         return tuple(
-            at for at, name in enumerate(self.plan.grid.names) if name in dims or name not in self._aside
+            at
+            for at, name in enumerate(self.plan.grid.names)
+            if name in dims or name not in self._aside
         )
 
     def reasons(self, bits: int) -> dict[str, str]:

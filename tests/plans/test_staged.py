@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,29 @@ def test_bounds_change_nothing(monkeypatch: pytest.MonkeyPatch, seed: int) -> No
         staged = search(space_of(question))
         patch.setattr(engine, "WORTH", 1 << 60)
         assert told(staged) == told(search(space_of(question)))
+
+
+@pytest.mark.thorough_cases(every=14)
+@pytest.mark.parametrize("seed", range(14))
+def test_reasons_are_those_of_each_plan(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Found once for plans that differ in what hides alone, they are counted as one by one."""
+    shares = {"tp_overlap": [0.0, 0.5], "dp_overlap": [0.0, 0.25, 0.5]}
+    space = space_of(point(**{**asked(seed), **shares}))
+    if space.limits is None:
+        return
+    fallen, alone = Counter[str](), Counter[str]()
+    for block in blocks_of(space):
+        block.known.clear()
+        bits = np.broadcast_to(block.reasons(), block.lengths)
+        for name, bit in space.limits.bits.items():
+            fallen[name] += int(np.count_nonzero(bits & bit))
+            alone[name] += int(np.count_nonzero(bits == bit))
+    for name, rows in space.rows.fallen.items():
+        fallen[name] += rows * space.ways
+    cut_small(monkeypatch, seed)
+    counts = search(space).counts
+    assert counts.fallen == {name: number for name, number in fallen.items() if number}
+    assert counts.alone == {name: number for name, number in alone.items() if number}
 
 
 @pytest.mark.thorough
