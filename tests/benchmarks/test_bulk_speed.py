@@ -19,11 +19,7 @@ import numpy as np
 import pytest
 
 import sweeps
-<<<<<<< ours
-from overhead.labels import LABELS as ALL_LABELS
-=======
 from overhead import labels
->>>>>>> theirs
 from sweeps.blocks.run import Means, write_sweep
 from sweeps.engine.kept import BEFORE
 from sweeps.engine.program import Program
@@ -192,13 +188,8 @@ def each_set(ratio: Ratio, what: str, axes: dict[str, list[str]]) -> None:
 def test_a_thousand_sets_of_labels(ratio: Ratio) -> None:
     axes = {
         "recompute": ["none", "selective", "full", "per_op", "uniform"],
-<<<<<<< ours
-        "loss": list(ALL_LABELS["loss"].values),
-        "attention_kernel": list(ALL_LABELS["attention_kernel"].values),
-=======
         "loss": list(labels.LABELS["loss"].values),
         "attention_kernel": list(labels.LABELS["attention_kernel"].values),
->>>>>>> theirs
         "topology": NETWORKS,
     }
     each_set(ratio, "a step by each of 1,000 sets of labels: ms", axes)
