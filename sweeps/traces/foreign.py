@@ -9,13 +9,18 @@ Hardware`` with ``Task Type``, and ``Communication`` (formerly ``HCCL``) with ``
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from sweeps.traces.origin import Tool
+from msgspec import UNSET
 
-Event = Mapping[str, object]
+from sweeps.traces.events import NEVER, Args, Event, ForeignEvent, number
+
+if TYPE_CHECKING:
+    from sweeps.traces.file import EventFile
+
 XLA, ASCEND = "xla", "ascend"
 
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,6})")
@@ -38,29 +43,24 @@ _MOST = 1 << 22  # events that wait for the name of their process
 class Foreign:
     """Makes events of another profiler what PyTorch's would be."""
 
-    def __init__(self, tool: Callable[[], Tool]) -> None:
-        self.tool = tool  # What wrote the file, known from its first part on
-        self.form: str | None = None
+    def __init__(self, file: EventFile) -> None:
+        self.file = file
         self.processes: dict[Any, str] = {}
         self.threads: dict[tuple[Any, Any], str] = {}
-        self.waiting: list[Event] = []  # Their process or thread has no name yet
+        self.waiting: list[ForeignEvent] = []  # Their process or thread has no name yet
         self.rows = 0
         self.plain = 0  # Operations of a TPU without their category
 
-    def taken(self, events: Sequence[Event]) -> Sequence[Event]:
+    def taken(self, events: Sequence[ForeignEvent]) -> list[Event]:
         """Return what some events become."""
-        if self.form is None:
-            self.form = self.tool().form
-        if not self.form:
-            return events
         rows: list[Event] = []
         for event in events:
-            if event.get("ph") == "M":
+            if event.ph == "M":
                 self._named(event)
-            elif event.get("ph") == "X":
-                if isinstance(event.get("cat"), str) and "stream" in _args(event):
-                    rows.append(event)
-                elif self._key(event) in self.threads:
+            elif event.ph == "X":
+                if event.cat is not None and event.args.stream is not UNSET:
+                    rows.append(_row(event, event.cat, event.args))
+                elif (event.pid, event.tid) in self.threads:
                     rows += self._rows(event)
                 elif len(self.waiting) < _MOST:
                     self.waiting.append(event)
@@ -82,43 +82,38 @@ class Foreign:
             lacking = f"{self.plain:,} operations have no hlo_category"
             yield f"{lacking}: GEMMs among them aren't told from others"
 
-    def _key(self, event: Event) -> tuple[Any, Any]:
-        return _hashable(event.get("pid")), _hashable(event.get("tid"))
+    def _named(self, event: ForeignEvent) -> None:
+        name = _said(event, "name")
+        if event.name == "process_name":
+            self.processes[event.pid] = name
+        elif event.name == "thread_name":
+            self.threads[event.pid, event.tid] = name
 
-    def _named(self, event: Event) -> None:
-        name = str(_args(event).get("name", ""))
-        process, thread = self._key(event)
-        if event.get("name") == "process_name":
-            self.processes[process] = name
-        elif event.get("name") == "thread_name":
-            self.threads[process, thread] = name
-
-    def _rows(self, event: Event) -> Iterator[Event]:
-        process, _ = key = self._key(event)
-        whose, thread = self.processes.get(process, ""), self.threads.get(key, "")
-        name = str(event.get("name", ""))
-        if name.startswith("ProfilerStep"):
-            yield {**event, **_times(event), "cat": "user_annotation", "name": name, "args": {}}
-            return
-        row_kind = self._of_xla(event, whose, thread) if self.form == XLA else None
-        if self.form == ASCEND:
+    def _rows(self, event: ForeignEvent) -> Iterator[Event]:
+        whose = self.processes.get(event.pid, "")
+        thread = self.threads.get((event.pid, event.tid), "")
+        row_kind: tuple[str, int, int] | None = None
+        if event.name.startswith("ProfilerStep"):
+            yield _row(event, "user_annotation", Args())
+        elif self.file.form == XLA:
+            row_kind = self._of_xla(event, whose, thread)
+        elif self.file.form == ASCEND:
             row_kind = _of_ascend(event, whose, thread)
         if row_kind is not None:
             category, device, stream = row_kind
-            args = {"device": device, "stream": stream}
-            yield {"ph": "X", "cat": category, "name": name, **_times(event), "args": args}
+            yield _row(event, category, Args(device=device, stream=stream))
 
-    def _of_xla(self, event: Event, whose: str, thread: str) -> tuple[str, int, int] | None:
+    def _of_xla(self, event: ForeignEvent, whose: str, thread: str) -> tuple[str, int, int] | None:
         """Return a row's category, device and stream; None where it is none."""
         device, stream = _DEVICE.search(whose), _STREAM.match(thread)
         operations = device is not None and device[1] == "TPU" and thread in (_OPERATIONS, _ASYNC)
         if device is None or not (stream or operations):
             return None
-        name, number = str(event.get("name", "")), int(device[2])
+        name, number = event.name, int(device[2])
         if stream is not None:
             moved = re.match(r"(?i)memcpy|memset", name)
             return (f"gpu_{moved[0].lower()}" if moved else "kernel"), number, int(stream[1])
-        kind = str(_args(event).get("hlo_category", "")).strip('"')
+        kind = _said(event, "category").strip('"')
         if _COLLECTIVE.match(name) or _COLLECTIVE.match(kind):
             return "communication", number, int(thread == _ASYNC)
         if thread == _ASYNC or _CONTROL.match(name) or _CONTROL.match(kind):
@@ -131,40 +126,30 @@ class Foreign:
         return "computation", number, 0
 
 
-def _of_ascend(event: Event, whose: str, thread: str) -> tuple[str, int, int] | None:
+def _of_ascend(event: ForeignEvent, whose: str, thread: str) -> tuple[str, int, int] | None:
     """Return a row's category, device and stream; None where it is none."""
-    name, args = str(event.get("name", "")), _args(event)
-    task = str(args.get("Task Type", ""))
+    name, task = event.name, _said(event, "task")
     if whose in _COMMUNICATION:
-        number = _whole(event.get("tid"))
+        number = _whole(event.tid)
         return ("communication", 0, _BEHIND + number) if name.startswith("hcom_") else None
     if whose != _HARDWARE or _WAITS.search(task or name):
         return None
     match = _STREAM.match(thread)
-    stream = int(match[1]) if match else _whole(args.get("Stream Id", event.get("tid")))
+    stream = int(match[1]) if match else _whole(_said(event, "stream_id") or event.tid)
     if name.startswith("hcom_"):
         return "communication", 0, stream
     return ("memcpy" if _MOVES.search(task or name) else "kernel"), 0, stream
 
 
-def _times(event: Event) -> dict[str, float]:
-    """Return a start and a duration, which Ascend writes as text."""
-    times = {}
-    for name in ("ts", "dur"):
-        try:
-            times[name] = float(event.get(name))  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError):
-            times[name] = float("nan")
-    return times
+def _row(event: ForeignEvent, category: str, args: Args) -> Event:
+    start, duration = number(event.ts, NEVER), number(event.dur, math.nan)
+    return Event(category, event.name, event.pid, event.tid, start, duration, args)
 
 
-def _args(event: Event) -> Mapping[str, object]:
-    args = event.get("args")
-    return args if isinstance(args, dict) else {}
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, int | str | float) else str(value)
+def _said(event: ForeignEvent, name: str) -> str:
+    """Return an argument as text; nothing where there is none."""
+    value = getattr(event.args, name)
+    return "" if value is UNSET else str(value)
 
 
 def _whole(value: Any) -> int:

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeps.traces import reader as reading
+from sweeps.traces import parts
+from sweeps.traces.file import EventFile
 from sweeps.traces.overlap import analyse
 from sweeps.traces.ranks import split_devices
-from sweeps.traces.reader import EventFile, Trace, nanoseconds, read_trace
+from sweeps.traces.reader import Trace, nanoseconds, read_trace
 from tests.tables import keyed
 from tests.traces.make import GEMM, NCCL, OTHER, call, kernel, launched, step, write
 
@@ -94,7 +95,7 @@ def test_forms_of_files(tmp_path: Path, form: str, part: int) -> None:
     plain = write(tmp_path / "plain.json", ROWS)
     other = tmp_path / "other"
     other.write_bytes(FORMS[form](plain.read_text(), ROWS))
-    with patch.object(reading, "_PART", part), patch.object(reading, "_READ", part):
+    with patch.object(parts, "_READ", part):
         found = read_trace(other)
     assert same(found, read_trace(plain))
 
@@ -155,24 +156,15 @@ def test_parts_give_what_the_whole_gives(
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"traceEvents": made, "end": 1}, indent=indent))
     whole = read_trace(path)
-    with patch.object(reading, "_PART", part), patch.object(reading, "_READ", 32):
-        parts = read_trace(path)
-    assert same(whole, parts)
+    with patch.object(parts, "_READ", part):
+        in_parts = read_trace(path)
+    assert same(whole, in_parts)
     gpu = [event for event in made if event["cat"] in {"kernel", "Memcpy"}]
     assert whole.rows.start.tolist() == [event["ts"] for event in gpu]
     assert [whole.names[k] for k in whole.rows.name] == [event["name"] for event in gpu]
     calls = [e for e in made if e not in gpu and "correlation" in e["args"]]
     calls = [e for e in calls if not e["name"].startswith("ProfilerStep")]
     assert whole.launches.correlation.tolist() == [e["args"]["correlation"] for e in calls]
-
-
-def test_only_telling_events_are_parsed(tmp_path: Path) -> None:
-    idle = {"ph": "X", "cat": "python_function", "name": "f", "pid": 9, "tid": 1, "ts": 0, "dur": 1}
-    path = write(tmp_path / "t.json", [*ROWS[:2], *[idle] * 5000, *ROWS[2:]])
-    with patch.object(reading, "_PART", 1 << 12), patch.object(reading, "_READ", 1 << 12):
-        parsed = [event for part in EventFile(path).events() for event in part]
-    assert sum(event["cat"] == "python_function" for event in parsed if "cat" in event) < 100
-    assert same(read_trace(path), read_trace(write(tmp_path / "few.json", ROWS)))
 
 
 def test_old_files(tmp_path: Path) -> None:
