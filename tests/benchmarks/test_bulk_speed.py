@@ -31,7 +31,7 @@ from tests.benchmarks.test_plan_speed import SEARCH
 from tests.benchmarks.test_prepared_speed import GIVEN, PLAN, QUANTITIES
 from tests.benchmarks.test_run_speed import STEPS, cpu
 from tests.benchmarks.test_speed import CONSTANTS, LABELS, grid
-from tests.benchmarks.test_trace_speed import make_trace
+from tests.benchmarks.test_trace_speed import repeat_traces
 from tests.benchmarks.test_training_speed import TRILLION, space
 
 Ratio = Callable[[str, float, float, str], None]
@@ -219,13 +219,14 @@ def test_two_workers(ratio: Ratio, steps: Job, tmp_path: Path) -> None:
 def trace() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.json"
-        make_trace(path, 20 * 10**6)
+        repeat_traces(path, 50 * 10**6)
         yield path
 
 
 def test_a_trace(ratio: Ratio, trace: Path) -> None:
     text = trace.read_bytes()
-    compare(ratio, "a trace, by json.loads", lambda: read_trace(trace), lambda: json.loads(text))
+    what = "traces of A100s, by json.loads"
+    compare(ratio, what, lambda: read_trace(trace), lambda: json.loads(text))
 
 
 def test_each_row_is_measured() -> None:

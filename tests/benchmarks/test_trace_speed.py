@@ -16,7 +16,8 @@ from sweeps.traces.reader import read_trace
 from tests.benchmarks.conftest import best_of
 
 Ratio = Callable[[str, float, float, str], None]
-CONTROL = Path(__file__).parents[1] / "data" / "traces" / "control.json.gz"
+FOLDER = Path(__file__).parents[1] / "data" / "traces"
+CONTROL = FOLDER / "control.json.gz"
 HEADER = '{\n  "schemaVersion": 1,\n  "distributedInfo": {"rank": 0},\n  "traceEvents": [\n'
 END = '\n  ],\n  "traceName": "made"\n}\n'
 NAMES = (
@@ -71,6 +72,23 @@ def make_trace(path: Path, nbytes: int) -> None:
         number = 0
         while file.tell() < nbytes if number % 1000 == 0 else True:
             file.write(",\n" * (number > 0) + ",\n".join(launched(number, rng)))
+            number += 1
+        file.write(END)
+
+
+def repeat_traces(path: Path, nbytes: int) -> None:
+    """Write the events of two recorded traces, as they were written, until there are enough."""
+    bodies = []
+    for name in ("control", "nccl_data"):
+        text = gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()).decode()
+        start = text.index("[", text.index('"traceEvents"'))
+        _, end = json.JSONDecoder(strict=False).raw_decode(text, start)
+        bodies.append(text[start + 1 : end - 1].strip())
+    with path.open("w", encoding="utf-8") as file:
+        file.write(HEADER + bodies[0])
+        number = 1
+        while file.tell() < nbytes:
+            file.write(",\n  " + bodies[number % len(bodies)])
             number += 1
         file.write(END)
 
