@@ -88,7 +88,7 @@ def test_identities_are_of_subjects_that_are_loaded() -> None:
     paths = sorted((FOLDER / "identities").glob("*.csv"))
     assert {path.stem for path in paths} <= {*SUBJECTS}
     head = "quantity is when source where assumes title name lacks".split()
-    stated = {one.place for one in (*formulas(), *REGISTRY.calls)}
+    stated = {one.location for one in (*formulas(), *REGISTRY.calls)}
     for path in paths:
         table = rows(path)
         assert table[0] == head
