@@ -41,10 +41,10 @@ from sweeps.plots.style import (
     text_width,
     use,
 )
+from sweeps.traces.columns import Trace
 from sweeps.traces.overlap import ADVICE, Overlap, intersection, union
 from sweeps.traces.patterns import CLASSES, EXCLUDED
 from sweeps.traces.ranks import Ranks
-from sweeps.traces.reader import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import refuse
+from sweeps.traces.columns import Rows, Trace, counted, nanoseconds
 from sweeps.traces.parts import readable_size
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
-from sweeps.traces.reader import Rows, Trace, counted, nanoseconds
 
 # Exact unions and intersections of intervals: whole nanoseconds, sorted once, no loops.
 

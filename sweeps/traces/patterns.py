@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sweeps.errors import needs
 from sweeps.spec.fields import FigureReader
 from sweeps.spec.files import read_toml, shipped
-from sweeps.traces.reader import Trace
+from sweeps.traces.columns import Trace
 
 CLASSES = ("gemm", "other", "communication", "copy", "wait")
 """What GPU rows can be; their places are the codes that `Patterns.classify` gives."""

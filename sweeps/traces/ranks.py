@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError, tell_all
 from sweeps.result import Result, provenance_of
+from sweeps.traces.columns import Trace
 from sweeps.traces.folder import listed
 from sweeps.traces.overlap import (
     ADVICE,
@@ -24,7 +25,6 @@ from sweeps.traces.overlap import (
     exposures,
 )
 from sweeps.traces.patterns import EXCLUDED, Patterns, load_patterns
-from sweeps.traces.reader import Trace, read_trace
 from sweeps.traces.skew import Skew, skew_of
 
 # Of each figure its name in a dataset, its unit, what it is, and where an Overlap has it.
@@ -124,6 +124,8 @@ def analyse_files(
 
     Of a folder each file is read that may be a trace; those that aren't are named, and left out.
     """
+    from sweeps.traces.reader import read_trace
+
     patterns = patterns or load_patterns()
     faults: list[str] = []
     left: list[str] = []

@@ -9,10 +9,10 @@ import numpy as np
 
 from sweeps.bands import percent
 from sweeps.spec.units import format_quantity
+from sweeps.traces.columns import Trace
 from sweeps.traces.overlap import ADVICE, Exposure, Overlap, kernels_of, plain_name, purposes_of
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns
 from sweeps.traces.ranks import Ranks, cost_of
-from sweeps.traces.reader import Trace
 from sweeps.wrapping import aligned
 
 _MOST = 12  # rows of a table of steps, streams or names

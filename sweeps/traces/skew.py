@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.traces.columns import Trace, nanoseconds
 from sweeps.traces.overlap import steps_of
 from sweeps.traces.patterns import CLASSES
-from sweeps.traces.reader import Trace, nanoseconds
 
 Ints = NDArray[np.int64]
 Key = tuple[Hashable, ...]

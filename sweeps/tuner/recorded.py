@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from sweeps.errors import InputError, fault, refuse, tell_all
 from sweeps.spec.files import shipped
 from sweeps.spec.units import format_quantity
+from sweeps.traces.columns import Trace, nanoseconds
 from sweeps.traces.overlap import steps_of, sweep
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
 from sweeps.traces.ranks import split_devices
-from sweeps.traces.reader import Trace, nanoseconds, read_trace
 from sweeps.tuner.predict import CHANGEABLE, CaseTimes, PassTimes
 from sweeps.tuner.settings import TPOverlapTunerConfig, case_companion, layer_values, to_yaml
 from sweeps.tuner.userbuffers import (
@@ -137,6 +137,8 @@ def read_case(
     patterns: Patterns | None = None,
 ) -> CaseTimes:
     """Analyse the traces of one case, and refuse those that can't be what its name says."""
+    from sweeps.traces.reader import read_trace
+
     files, patterns = trace_files(folder), patterns or load_patterns()
     if not files:
         return CaseTimes(case, "missing", f"no trace (*.json, *.json.gz) in {folder.name}")

@@ -25,9 +25,9 @@ from overhead.step.timeline import (
     step_timeline,
 )
 from sweeps.cli.analysis_job import evaluation_of
+from sweeps.traces.columns import Trace
 from sweeps.traces.overlap import Overlap
 from sweeps.traces.ranks import analyse_files
-from sweeps.traces.reader import Trace
 from sweeps.traces.write import chrome_trace, write_trace
 from tests.analysis_cases import job_of
 from tests.cli_runner import Runner

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from sweeps.errors import InputError
 from sweeps.traces import events as decoding
 from sweeps.traces import parts
+from sweeps.traces.columns import Trace
 from sweeps.traces.events import decoded, decoded_foreign
-from sweeps.traces.reader import Trace, read_trace
+from sweeps.traces.reader import read_trace
 from tests.traces.make import GEMM, NCCL, call, kernel, step, write
 from tests.traces.test_trace_reading import contents
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.traces.columns import Trace
 from sweeps.traces.overlap import analyse, hta_figures
 from sweeps.traces.patterns import load_patterns
-from sweeps.traces.reader import Trace, read_trace
+from sweeps.traces.reader import read_trace
 from tests.tables import examples
 
 FOLDER = Path(__file__).parents[1] / "data" / "traces"

@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeps.traces import parts
+from sweeps.traces.columns import Trace, nanoseconds
 from sweeps.traces.file import EventFile
 from sweeps.traces.overlap import analyse
 from sweeps.traces.ranks import split_devices
-from sweeps.traces.reader import Trace, nanoseconds, read_trace
+from sweeps.traces.reader import read_trace
 from tests.tables import keyed
 from tests.traces.make import GEMM, NCCL, OTHER, call, kernel, launched, step, write
 
