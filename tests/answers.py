@@ -139,15 +139,18 @@ class Answers:
                 base[name] = np.full(count, known[name])
         self.moved = {name: moves(VOCABULARY[name], base[name]) for name in inputs if name in base}
         blocks = [base, *({**base, n: way} for n, ways in self.moved.items() for way in ways)]
-        columns = {name: np.concatenate([one[name] for one in blocks]) for name in base}
+        columns = {name: np.concatenate([block[name] for block in blocks]) for name in base}
         constants = {n: value for n, value in job.resolved.constants.items() if n not in columns}
         resolved = replace(job.resolved, axes=(Axis(axis.name, columns),), constants=constants)
         whole = replace(job, resolved=resolved).compiler()
         with np.errstate(all="ignore"):
-            found = whole.evaluate()
+            values_by_name = whole.evaluate()
         shape = len(blocks), count
         self.base = base
-        self.values = {n: np.broadcast_to(found[n], shape[0] * count).reshape(shape) for n in found}
+        self.values = {
+            n: np.broadcast_to(values_by_name[n], shape[0] * count).reshape(shape)
+            for n in values_by_name
+        }
 
     def of(self, quantity: str, name: str, where: tuple[str, ...] = ()) -> tuple[Array, Array]:
         """Return by how much the answer moves, a row a way; and where it is more than rounding.
@@ -156,8 +159,8 @@ class Answers:
         before and after.
         """
         first = 1
-        for other, ways in self.moved.items():
-            if other == name:
+        for other_name, ways in self.moved.items():
+            if other_name == name:
                 break
             first += len(ways)
         values = self.values[quantity]

@@ -36,14 +36,14 @@ def bent(
         at = draw.randrange(len(text) + 1)
         kind = draw.randrange(5)
         listed = text.split(parts)
-        place = draw.randrange(len(listed))
+        position = draw.randrange(len(listed))
         if draw.random() < TORN:
             text = text[:at]
         elif kind == 0:
-            del listed[place]
+            del listed[position]
             text = parts.join(listed)
         elif kind == 1:
-            listed.insert(place, draw.choice(listed))
+            listed.insert(position, draw.choice(listed))
             text = parts.join(listed)
         elif kind == 2:
             text = text[:at] + draw.choice(junk) + text[at:]

@@ -53,11 +53,11 @@ class Runner:
             patch.setattr(time, "monotonic", lambda: 1e-6 * next(ticks))
             patch.setattr(time, "perf_counter", lambda: 1e-3 * next(ticks))
             code = run([*shlex.split(line), *more])
-        found = self.capsys.readouterr()
+        captured = self.capsys.readouterr()
         if fine:
-            assert code == 0, found.err
-            assert found.err == ""
-        return Done(code, found.out, found.err)
+            assert code == 0, captured.err
+            assert captured.err == ""
+        return Done(code, captured.out, captured.err)
 
     def refused(self, line: str, *more: str) -> str:
         """Run a command that must be refused before it computes much, and return why."""
@@ -83,7 +83,10 @@ class Runner:
 
 def drawn_in(text: str) -> list[str]:
     """Return the files that a command says it drew: "drew a.png and .svg" are two."""
-    found = []
-    for first, others in re.findall(r"^drew (\S+)((?: and \.\w+)*)$", text, re.M):
-        found += [first, *(first.rpartition(".")[0] + one for one in re.findall(r"\.\w+", others))]
-    return found
+    lines = []
+    for first, endings in re.findall(r"^drew (\S+)((?: and \.\w+)*)$", text, re.M):
+        lines += [
+            first,
+            *(first.rpartition(".")[0] + match for match in re.findall(r"\.\w+", endings)),
+        ]
+    return lines

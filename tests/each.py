@@ -32,8 +32,10 @@ def each(name: str, values: Iterable[Any], told: Callable[[Any], object] = str) 
             assert cases
 
         signature = inspect.signature(test)
-        others = [parameter for key, parameter in signature.parameters.items() if key != name]
-        vars(whole)["__signature__"] = signature.replace(parameters=others)
+        other_parameters = [
+            parameter for key, parameter in signature.parameters.items() if key != name
+        ]
+        vars(whole)["__signature__"] = signature.replace(parameters=other_parameters)
         return whole
 
     return decorate

@@ -116,9 +116,11 @@ class Moves:
         return x, f, ways, after
 
 
-def differs(one: Array, other: Array) -> Array:
+def differs(left: Array, right: Array) -> Array:
     """Return where two differ by more than rounding."""
-    return ~((one == other) | (np.abs(one - other) <= ROUNDING * np.maximum(abs(one), abs(other))))
+    return ~(
+        (left == right) | (np.abs(left - right) <= ROUNDING * np.maximum(abs(left), abs(right)))
+    )
 
 
 def signs(moves: Moves, name: str, above: float | None = None) -> tuple[bool, bool]:

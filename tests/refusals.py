@@ -16,7 +16,7 @@ def one(lines: list[str], *parts: str) -> None:
     """Check that there is one line, that has the form of a fault, with these parts in order."""
     (line,) = lines
     assert re.fullmatch(r".+: .+; .+|.+ needs? .+; give .+", line), line
-    place = 0
+    position = 0
     for part in parts:
-        assert part in line[place:], (part, line)
-        place = line.index(part, place) + len(part)
+        assert part in line[position:], (part, line)
+        position = line.index(part, position) + len(part)

@@ -68,8 +68,10 @@ def drawing(share: float, least: int) -> Callable[[Callable[..., None]], Callabl
                 test(**known, rng=np.random.default_rng([seed, number]))
 
         signature = inspect.signature(test)
-        others = [parameter for name, parameter in signature.parameters.items() if name != "rng"]
-        vars(each)["__signature__"] = signature.replace(parameters=others)
+        other_parameters = [
+            parameter for name, parameter in signature.parameters.items() if name != "rng"
+        ]
+        vars(each)["__signature__"] = signature.replace(parameters=other_parameters)
         return each
 
     return decorate
@@ -107,9 +109,11 @@ def drawn(share: float, least: int) -> Callable[[Callable[..., None]], Callable[
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(test)
-        others = [parameter for name, parameter in own.parameters.items() if name != "rng"]
+        other_parameters = [
+            parameter for name, parameter in own.parameters.items() if name != "rng"
+        ]
         data = inspect.Parameter("data", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        signature = own.replace(parameters=[*others, data])
+        signature = own.replace(parameters=[*other_parameters, data])
 
         @wraps(test)
         def each(*args: Any, **kwargs: Any) -> None:

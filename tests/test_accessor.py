@@ -44,10 +44,10 @@ def test_it_is_there_of_a_file_that_xarray_opens(first: str, tmp_path: Path) -> 
     path = tmp_path / "x.nc"
     sweeps.sweep("time", ranks=[8, 16], message_bytes=1e6).to_netcdf(path)
     code = f"{first}; print(xr.open_dataset({str(path)!r}).sweeps.reasons().values.tolist())"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.stdout == "['', '']\n", done.stderr
+    assert process.stdout == "['', '']\n", process.stderr
 
 
 def test_it_does_what_the_functions_do(steps: xr.Dataset) -> None:

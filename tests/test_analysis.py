@@ -58,15 +58,15 @@ H100 = 79.11 * 2**30
 
 def test_data_parallelism_on_a_ring(cli: Runner) -> None:
     line = "--topology ring --num-gpus 8 --dp 8 --params 70e9"
-    found = record(cli, line)
+    actual_record = record(cli, line)
     # 2 + 2 + 12 bytes a parameter, nothing sharded: each GPU has the whole model.
-    assert found["weight_memory_bytes"] == 140e9
-    assert found["gradient_memory_bytes"] == 140e9
-    assert found["optimizer_memory_bytes"] == 840e9
-    assert found["first_stage_model_state_memory_bytes"] == 1120e9
+    assert actual_record["weight_memory_bytes"] == 140e9
+    assert actual_record["gradient_memory_bytes"] == 140e9
+    assert actual_record["optimizer_memory_bytes"] == 840e9
+    assert actual_record["first_stage_model_state_memory_bytes"] == 1120e9
     # 14 steps of 140 GB / 8 at 450 GB/s: 0.544 s.
     time = ring_all_reduce(8, 2 * P, STEP_INSIDE, INSIDE)
-    assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
+    assert actual_record["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
     assert time == pytest.approx(0.544, abs=1e-3)
     out = cli(f"analysis {line} --show communication").out
     assert "1,120 of 84.9 GB per GPU for model states alone (band not known): does not fit" in out
@@ -76,9 +76,11 @@ def test_data_parallelism_on_a_ring(cli: Runner) -> None:
 
 
 def test_gradients_of_four_bytes_are_twice_the_message(cli: Runner) -> None:
-    found = record(cli, "--topology ring --num-gpus 8 --dp 8 --params 70e9 --gradient-bytes 4")
+    actual_record = record(
+        cli, "--topology ring --num-gpus 8 --dp 8 --params 70e9 --gradient-bytes 4"
+    )
     time = ring_all_reduce(8, 280e9, STEP_INSIDE, INSIDE)
-    assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
+    assert actual_record["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
 
 
 @pytest.mark.thorough
@@ -109,20 +111,20 @@ def test_without_parallelism_there_is_memory_alone(cli: Runner) -> None:
 
 def test_tensor_parallelism_of_one_layer(cli: Runner) -> None:
     line = f"--topology ring --num-gpus 8 --dp 4 --tp 2 {SIZES}"
-    found = record(cli, line)
+    actual_record = record(cli, line)
     # 1024 tokens x 4096 x 2 bytes = 8 MiB, over 2 ranks: 2 steps of half of it.
     each = ring_all_reduce(2, 8 * MIB, STEP_INSIDE, INSIDE)
     # A layer has two blocks, each with an all_reduce in each direction.
-    assert found["tp_communication_time_s"] == pytest.approx(4 * each, rel=1e-12)
+    assert actual_record["tp_communication_time_s"] == pytest.approx(4 * each, rel=1e-12)
     # The embedding forward and the logits backward; and 3 numbers a token for the loss.
     loss = 3 * ring_all_reduce(2, 4 * 1024, STEP_INSIDE, INSIDE)
-    result = found["vocabulary_communication_time_s"]
+    result = actual_record["vocabulary_communication_time_s"]
     assert result == pytest.approx(2 * each + loss, rel=1e-12)
     # Half of the model a GPU: 2 x 35e9 bytes of gradients over 4 ranks.
     time = ring_all_reduce(4, 2 * P / 2, STEP_INSIDE, INSIDE)
-    assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
-    assert found["weight_memory_bytes"] == 70e9
-    assert "total_comm_time_per_step_upper_bound_s" not in found
+    assert actual_record["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
+    assert actual_record["weight_memory_bytes"] == 70e9
+    assert "total_comm_time_per_step_upper_bound_s" not in actual_record
     out = cli(f"analysis {line} --show communication").out
     assert "communication of one layer a stage for tp (layers aren't given)" in out
     assert "upper bound" not in out
@@ -132,30 +134,30 @@ def test_tensor_parallelism_of_one_layer(cli: Runner) -> None:
 
 
 def test_context_parallelism_by_all_to_all(cli: Runner) -> None:
-    found = record(cli, f"--topology ring --num-gpus 8 --dp 2 --cp 4 {SIZES}")
+    actual_record = record(cli, f"--topology ring --num-gpus 8 --dp 2 --cp 4 {SIZES}")
     # 256 tokens a rank x 4096 x 2 bytes = 2 MiB; the short way round a ring of 4 that is
     # 4 x 4 / 4 = 4 steps of a quarter.  Queries, keys, values and results, and back again.
     each = 4 * (STEP_INSIDE + 2 * MIB / 4 / INSIDE)
-    assert found["cp_communication_time_s"] == pytest.approx(8 * each, rel=1e-12)
+    assert actual_record["cp_communication_time_s"] == pytest.approx(8 * each, rel=1e-12)
     # All 8 GPUs have equal weights, and reduce their gradients together.
     time = ring_all_reduce(8, 2 * P, STEP_INSIDE, INSIDE)
-    assert found["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
+    assert actual_record["dp_communication_time_s"] == pytest.approx(time, rel=1e-12)
 
 
 def test_three_dimensions_and_all_layers(cli: Runner) -> None:
     line = f"--topology ring --num-gpus 8 --dp 2 --tp 2 --cp 2 {SIZES} --num-layers 32"
-    found = record(cli, line)
+    actual_record = record(cli, line)
     # 512 tokens a rank: messages of 4 MiB; 32 layers x 2 blocks x 2 directions.
     each = ring_all_reduce(2, 4 * MIB, STEP_INSIDE, INSIDE)
-    assert found["tp_communication_time_s"] == pytest.approx(128 * each, rel=1e-12)
+    assert actual_record["tp_communication_time_s"] == pytest.approx(128 * each, rel=1e-12)
     # Half of the heads a rank: 2 MiB, over 2 ranks one step of half; 32 x 4 x 2 times.
     exchange = STEP_INSIDE + 2 * MIB / 2 / INSIDE
-    assert found["cp_communication_time_s"] == pytest.approx(256 * exchange, rel=1e-12)
+    assert actual_record["cp_communication_time_s"] == pytest.approx(256 * exchange, rel=1e-12)
     gradients = ring_all_reduce(4, 2 * P / 2, STEP_INSIDE, INSIDE)
-    assert found["dp_communication_time_s"] == pytest.approx(gradients, rel=1e-12)
+    assert actual_record["dp_communication_time_s"] == pytest.approx(gradients, rel=1e-12)
     ends = 2 * each + 3 * ring_all_reduce(2, 4 * 512, STEP_INSIDE, INSIDE)
     total = 128 * each + 256 * exchange + gradients + ends
-    result = found["total_comm_time_per_step_upper_bound_s"]
+    result = actual_record["total_comm_time_per_step_upper_bound_s"]
     assert result == pytest.approx(total, rel=1e-12)
     out = cli(f"analysis {line} --show communication").out
     assert re.search(rf"upper bound of a step's communication +\S+ GB +{total * 1e3:.4g} ms", out)
@@ -163,11 +165,11 @@ def test_three_dimensions_and_all_layers(cli: Runner) -> None:
 
 def test_pipeline_parallelism(cli: Runner) -> None:
     line = f"--topology ring --num-gpus 8 --dp 2 --pp 4 {SIZES} --num-layers 32"
-    found = record(cli, f"{line} --micro-batches 6")
+    actual_record = record(cli, f"{line} --micro-batches 6")
     # 8 MiB to the next stage and back, each of 6 micro-batches.
     each = STEP_INSIDE + 8 * MIB / INSIDE
-    assert found["pp_communication_time_s"] == pytest.approx(12 * each, rel=1e-12)
-    assert found["weight_memory_bytes"] == 2 * P / 4
+    assert actual_record["pp_communication_time_s"] == pytest.approx(12 * each, rel=1e-12)
+    assert actual_record["weight_memory_bytes"] == 2 * P / 4
 
 
 @pytest.mark.thorough_cases(every=2)
@@ -185,8 +187,8 @@ def test_stages_of_layers_of_several_kinds_are_said_to_be_a_mean(
 ) -> None:
     line = f"--model {model} --hardware dgx-h100 --gpus 16 --pp {stages} --global-batch 64"
     out = " ".join(cli(f"analysis {line} --seq-len 4096").out.split())
-    found = [one for one in (OWN_KINDS, MEAN_OF_KINDS) if one in out]
-    assert found[:1] == [said][: bool(said)]
+    actual = [phrase for phrase in (OWN_KINDS, MEAN_OF_KINDS) if phrase in out]
+    assert actual[:1] == [said][: bool(said)]
 
 
 def test_a_hybrid_s_order_is_told_in_letters(cli: Runner) -> None:
@@ -225,7 +227,7 @@ def test_sides_of_a_mesh_are_those_of_the_whole(cli: Runner) -> None:
 
 def test_a_whole_step(cli: Runner) -> None:
     out = cli(f"analysis {LLAMA} --show parts,memory,communication").out
-    found = record(cli, LLAMA)
+    actual_record = record(cli, LLAMA)
     assert out.startswith("8.41 s per step (-12/+14 %), MFU 47 %, 35.3 of 84.9 GB per GPU ")
     assert "(-8/+10 %): fits\n  llama3-70b on 512 GPUs: dp 16, tp 8, cp 1, pp 4\n" in out
     assert "32 micro-batches of 1 on a rank" in out
@@ -239,19 +241,21 @@ def test_a_whole_step(cli: Runner) -> None:
     ):
         assert words in out
     # Parts make up the whole.
-    parts = sum(v for name, v in found.items() if name.startswith("peak_"))
-    assert parts == pytest.approx(found["per_gpu_memory_bytes"], rel=1e-12)
-    assert found["memory_headroom_bytes"] == H100 - found["per_gpu_memory_bytes"]
-    times = sum(found[f"{name}_communication_time_s"] for name in DIMENSIONS)
-    assert times == pytest.approx(found["total_comm_time_per_step_upper_bound_s"], rel=1e-12)
-    step = sum(found.get(f"{name}_s", found.get(name, 0.0)) for name in STEP_PARTS)
+    parts = sum(v for name, v in actual_record.items() if name.startswith("peak_"))
+    assert parts == pytest.approx(actual_record["per_gpu_memory_bytes"], rel=1e-12)
+    assert actual_record["memory_headroom_bytes"] == H100 - actual_record["per_gpu_memory_bytes"]
+    times = sum(actual_record[f"{name}_communication_time_s"] for name in DIMENSIONS)
+    assert times == pytest.approx(
+        actual_record["total_comm_time_per_step_upper_bound_s"], rel=1e-12
+    )
+    step = sum(actual_record.get(f"{name}_s", actual_record.get(name, 0.0)) for name in STEP_PARTS)
     overhead = evaluation_of(job_of(LLAMA))["step_overhead"]
-    assert step + float(overhead) == pytest.approx(found["step_time_s"], rel=1e-9)
-    tokens = 512 * 8192 / found["step_time_s"]
-    assert found["tokens_per_second"] == pytest.approx(tokens, rel=1e-12)
+    assert step + float(overhead) == pytest.approx(actual_record["step_time_s"], rel=1e-9)
+    tokens = 512 * 8192 / actual_record["step_time_s"]
+    assert actual_record["tokens_per_second"] == pytest.approx(tokens, rel=1e-12)
     # What a person reads is what a program reads.
-    assert re.search(rf"total +{found['step_time_s']:.4g} s, -12/\+14 %", out)
-    assert f"MFU {percent(found['mfu'])}" in out
+    assert re.search(rf"total +{actual_record['step_time_s']:.4g} s, -12/\+14 %", out)
+    assert f"MFU {percent(actual_record['mfu'])}" in out
 
 
 def test_a_plan_that_does_not_fit_is_told_loudly(cli: Runner) -> None:
@@ -287,8 +291,8 @@ def test_each_flag_changes_what_it_says(
     cli: Runner, more: str, name: str, rises: bool | None
 ) -> None:
     flag, *_ = more.split()
-    other = re.sub(rf"{flag} \S+ ?", "", LLAMA)  # an option is given once
-    before, after = record(cli, LLAMA)[name], record(cli, f"{other} {more}")[name]
+    text = re.sub(rf"{flag} \S+ ?", "", LLAMA)  # an option is given once
+    before, after = record(cli, LLAMA)[name], record(cli, f"{text} {more}")[name]
     if rises is not None:
         assert (after > before) if rises else (after < before)
 
@@ -317,10 +321,10 @@ def test_experts(cli: Runner) -> None:
 
 @pytest.mark.thorough
 def test_a_price(cli: Runner) -> None:
-    found = record(cli, f"{LLAMA} --price 2.5USD/h --training-tokens 1e12")
-    hours = 1e12 / (512 * 8192) * found["step_time_s"] * 512 / 3600
-    assert found["gpu_hours"] == pytest.approx(hours, rel=1e-12)
-    assert found["cost_usd"] == pytest.approx(2.5 * hours, rel=1e-12)
+    actual_record = record(cli, f"{LLAMA} --price 2.5USD/h --training-tokens 1e12")
+    hours = 1e12 / (512 * 8192) * actual_record["step_time_s"] * 512 / 3600
+    assert actual_record["gpu_hours"] == pytest.approx(hours, rel=1e-12)
+    assert actual_record["cost_usd"] == pytest.approx(2.5 * hours, rel=1e-12)
     assert "cost" in cli(f"analysis {LLAMA} --price 2.5USD/h --training-tokens 1e12").out
 
 
@@ -399,9 +403,9 @@ def test_a_file_recomputes_from_its_own_spec(cli: Runner, tmp_path: Path) -> Non
     assert "wrote plans.nc" in out
     stored = sweeps.open(tmp_path / "plans.nc")
     (tmp_path / "plans.toml").write_text(stored.attrs["spec"], encoding="utf-8")
-    again = sweeps.run("plans.toml")
+    dataset = sweeps.run("plans.toml")
     for name in stored.data_vars:
-        np.testing.assert_array_equal(stored[name].values, again[name].values)
+        np.testing.assert_array_equal(stored[name].values, dataset[name].values)
 
 
 @pytest.mark.thorough
@@ -417,10 +421,10 @@ def test_communication_says_what_it_hides_behind(cli: Runner) -> None:
     repeated = cli(f"{line} --recompute full --show overlap").out.split(
         "what communication hides behind"
     )[1]
-    again = next(row for row in repeated.splitlines() if row.split()[:1] == ["ep"])
-    assert "0 s (0 %)" in again
+    repeated_line = next(row for row in repeated.splitlines() if row.split()[:1] == ["ep"])
+    assert "0 s (0 %)" in repeated_line
     # A backward sends tokens to their experts once more, which is exposed, too.
-    once, twice = (re.search(r"ep +([0-9.]+) ms", row) for row in (rows["ep"], again))
+    once, twice = (re.search(r"ep +([0-9.]+) ms", row) for row in (rows["ep"], repeated_line))
     assert once
     assert twice
     assert float(twice[1]) == pytest.approx(1.5 * float(once[1]), rel=1e-3)
@@ -462,8 +466,8 @@ def test_software_that_is_not_named_trains_as_if_it_were(cli: Runner) -> None:
     # Along an axis each has its own, as alone.
     names = ("megatron-lm", "torchtitan", "deepspeed")
     step = step.replace(" --pp 2", " --pp 1")
-    both = cli(f"{step} --framework {','.join(names)}").records
-    for name, row in zip(names, both, strict=True):
+    records = cli(f"{step} --framework {','.join(names)}").records
+    for name, row in zip(names, records, strict=True):
         (alone,) = cli(f"{step} --framework {name}").records
         assert {key: alone.get(key, name) for key in row} == row
     (bare,) = cli("analysis --params 7e9 --dp 8 --json").records
@@ -610,8 +614,8 @@ def test_a_tpu_trains_on_its_torus_by_xla(cli: Runner) -> None:
     (said,) = cli(f"analysis {step} {named}").records
     assert own["step_time_s"] == said["step_time_s"]
     plan = "plan --model llama3-8b --hardware tpu-v5p --gpus 64 --batch-size 64 --tp 1,2 --json"
-    found = [cli(f"{plan} {words}").records[0] for words in ("", named)]
-    assert found[0]["step_time_s"] == found[1]["step_time_s"]
+    actual = [cli(f"{plan} {words}").records[0] for words in ("", named)]
+    assert actual[0]["step_time_s"] == actual[1]["step_time_s"]
     # More chips than a pod has are several pods.
     pods = step.replace("--gpus 64", "--gpus 17920").replace("batch 64", "batch 17920")
     assert "hierarchical" in cli(f"analysis {pods}").out
@@ -619,18 +623,18 @@ def test_a_tpu_trains_on_its_torus_by_xla(cli: Runner) -> None:
     sizes = "--dp 1,2,4,16 --global-batch 64 --micro-batch 1 --tp 4 --seq-len 4096"
     refused = cli(f"analysis --model llama3-8b --hardware tpu-v5p {sizes}", fine=False)
     assert "chips of some plans" in refused.err
-    found = sweeps.sweep(
+    actual = sweeps.sweep(
         "step_time", model="llama3-8b", hardware="tpu-v5p", world_size=[16, 64], tp=4,
         sequence_length=4096, global_batch_size=64,
     )  # fmt: skip
-    assert found.topology.values.tolist() == ["mesh", "torus"]
+    assert actual.topology.values.tolist() == ["mesh", "torus"]
     # Another torus has no XLA of ours, and its nodes' links are used together, as in a collective.
     given = {"hardware": "trainium2", "sequence_length": 4096, "global_batch_size": 64}
-    other = sweeps.sweep("step_time", model="llama3-8b", world_size=64, tp=4, **given)
-    assert other.attrs["framework"] == "megatron-lm"
+    dataset = sweeps.sweep("step_time", model="llama3-8b", world_size=64, tp=4, **given)
+    assert dataset.attrs["framework"] == "megatron-lm"
     one = sweeps.sweep("time", hardware="trainium2", ranks=64, message_bytes=1e9)
     for name in ("topology", "intra_bandwidth"):
-        assert other.attrs[name] == one.attrs[name], name
+        assert dataset.attrs[name] == one.attrs[name], name
     pair = step.replace("tpu-v5p", "tpu-v5p,dgx-h100")
     assert "--framework (not given): maxtext trains on tpu-v5p, megatron-lm trains" in cli.refused(
         f"analysis {pair}"
@@ -659,14 +663,14 @@ def test_the_lightest_recomputation_that_fits_is_told_where_none_is_stated(cli: 
     line = "analysis --model llama3-70b --gpus 64 --tp 8 --sp --zero-stage 1 --global-batch 128"
     long = cli(f"{line} --seq-len 32768").out.splitlines()
     (result,) = (one for one in long if "--recompute block it fits" in one)
-    again = cli(f"{line} --seq-len 32768 --recompute block").out
+    output = cli(f"{line} --seq-len 32768 --recompute block").out
     time, memory = result.rsplit(": ", 1)[1].split(", ")
-    assert f"{float(time.removesuffix(' s')):.3g} s per step" in again
-    assert "fits, at risk" in again.splitlines()[0]
+    assert f"{float(time.removesuffix(' s')):.3g} s per step" in output
+    assert "fits, at risk" in output.splitlines()[0]
     assert memory == "80.16 GB"
     assert "as few as fit 95 % of the memory" in result
     count = int(result.split(": ")[1].split()[0])
-    assert f"recompute block of {count} of each chunk's 80 layers" in again
+    assert f"recompute block of {count} of each chunk's 80 layers" in output
     fewer = cli(f"{line} --seq-len 32768 --recompute block --recompute-layers {count - 1} --json")
     (values,) = fewer.records
     assert values["per_gpu_memory_bytes"] > 0.95 * 79.11 * 2**30
@@ -683,9 +687,9 @@ def test_the_first_stage_of_zero_that_fits_is_told(cli: Runner) -> None:
     (result,) = (one for one in cli(line).out.splitlines() if "--zero-stage" in one)
     stage, rest = result.split("--zero-stage ")[1].split(" it fits: ")
     time, memory = rest.split(", ")
-    again = " ".join(cli(f"{line} --zero-stage {stage}").out.split())
-    assert f"{time} per step" in again
-    assert f"{float(memory.removesuffix(' GB')):.3g} of 84.9 GB per GPU (-8/+10 %): fits" in again
+    text = " ".join(cli(f"{line} --zero-stage {stage}").out.split())
+    assert f"{time} per step" in text
+    assert f"{float(memory.removesuffix(' GB')):.3g} of 84.9 GB per GPU (-8/+10 %): fits" in text
     assert "at risk" in cli(f"{line} --zero-stage {int(stage) - 1}").out
 
 

@@ -33,11 +33,11 @@ UNITS = re.compile(
 )
 
 
-def _in_si(found: re.Match[str]) -> str:
-    if found.group().startswith("inf "):
+def _in_si(match: re.Match[str]) -> str:
+    if match.group().startswith("inf "):
         return "inf"
-    value = parse(found.group())
-    assert value is not None, found.group()
+    value = parse(match.group())
+    assert value is not None, match.group()
     return repr(value)
 
 
@@ -194,11 +194,15 @@ def test_a_file_of_steps_says_which_times_are_upper_bounds(cli: Runner, tmp_path
         network = f"--topology switch --algorithm {algorithm} --software none"
         cli(f"analysis {plan} {network} --output {algorithm}.nc")
         with open_dataset(tmp_path / f"{algorithm}.nc") as dataset:
-            found = {str(n): v.attrs.get("upper_bound", "") for n, v in dataset.variables.items()}
+            upper_bounds_by_name = {
+                str(n): v.attrs.get("upper_bound", "") for n, v in dataset.variables.items()
+            }
         for name in ("step_time", "dp_communication_time", "exposed_dp_time"):
-            assert found[name].startswith("dbt: exact where ") == (algorithm == "dbt")
-        assert not found["peak_memory"]
-        assert not found["matmul_part_time"]
+            assert upper_bounds_by_name[name].startswith("dbt: exact where ") == (
+                algorithm == "dbt"
+            )
+        assert not upper_bounds_by_name["peak_memory"]
+        assert not upper_bounds_by_name["matmul_part_time"]
 
 
 @pytest.mark.thorough

@@ -24,13 +24,13 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_a_sweep_by_names_selects_by_names() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         "time", topology=["ring", "torus"], ranks=[8, 64], message_bytes=1e9, software="none"
     )
-    assert found["time"].sel(topology="torus", ranks=64).dims == ()
+    assert dataset["time"].sel(topology="torus", ranks=64).dims == ()
     machine = build_topology("ring", 8, bandwidth=450e9, latency=8e-7)
     alone = collective("all_reduce", 1e9, machine).latency_s
-    assert found["time"].sel(topology="ring", ranks=8).item() == float(alone)
+    assert dataset["time"].sel(topology="ring", ranks=8).item() == float(alone)
 
 
 def test_the_version_is_the_distribution_s() -> None:
@@ -53,20 +53,20 @@ def test_a_design_space_is_one_sweep_and_without_a_model_says_what_it_needs() ->
     assert first.startswith("step_time needs a model; give model, such as llama3-70b, or each of ")
     assert length.startswith("step_time needs the sequence length in tokens; give sequence_length")
     more = {"model": "llama3-8b", "sequence_length": 4096, "global_batch_size": 16}
-    found = sweeps.sweep(["time", "step_time"], **asked, **more)
-    assert {*found.time.dims} == {"ranks", "message_bytes", "topology", "bandwidth"}
-    assert {*found.step_time.dims} == {"ranks", "topology", "bandwidth", "tp"}
+    dataset = sweeps.sweep(["time", "step_time"], **asked, **more)
+    assert {*dataset.time.dims} == {"ranks", "message_bytes", "topology", "bandwidth"}
+    assert {*dataset.step_time.dims} == {"ranks", "topology", "bandwidth", "tp"}
 
 
 def test_one_cell_has_its_reason() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         "time", topology="switch", algorithm="halving", ranks=12, message_bytes=1e6, software="none"
     )
-    assert sweeps.reasons(found).item() == "ranks not power of two"
+    assert sweeps.reasons(dataset).item() == "ranks not power of two"
 
 
 def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["step_time"],
         model="llama3-8b",
         hardware="dgx-h100",
@@ -76,15 +76,15 @@ def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
         sequence_length=8192,
         global_batch_size=64,
     )
-    result = sweeps.reasons(found)
-    assert result.dims == found.status.dims
+    result = sweeps.reasons(dataset)
+    assert result.dims == dataset.status.dims
     exists = np.broadcast_to((result == "").to_numpy(), result.shape)
-    assert np.array_equal(exists, (found.status == 0).to_numpy())
+    assert np.array_equal(exists, (dataset.status == 0).to_numpy())
     assert "does not fit" in result.sel(tp=1, zero_stage=0).item()
     assert "heads" in result.sel(tp=3).to_numpy().ravel()[0]
     assert result.sel(tp=8, zero_stage=1).item() == ""
     with pytest.raises(InputError, match="has no status"):
-        sweeps.reasons(found.drop_vars("status"))
+        sweeps.reasons(dataset.drop_vars("status"))
     public = ["open", "prepare", "read", "reasons", "recompute", "run", "sensitivity", "sweep"]
     commands = "analysis buy calibrate catalog collective hops normal overlap page plan plot trace"
     others = ["InputError", "__version__", "to_dataframe", "tune"]
@@ -92,7 +92,7 @@ def test_reasons_say_why_there_is_no_value(tmp_path: Path) -> None:
 
 
 def test_a_table_is_tidy_and_has_words_for_codes() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["time", "chosen_algorithm"],
         topology=["switch", "torus"],
         algorithm="halving",
@@ -101,32 +101,32 @@ def test_a_table_is_tidy_and_has_words_for_codes() -> None:
         hardware="dgx-h100",
         software="none",
     )
-    table = sweeps.to_dataframe(found)
+    table = sweeps.to_dataframe(dataset)
     assert (
         list(table)
         == "message_bytes algorithm hardware software topology ranks latency_s status".split()
     )
-    assert len(table) == found["time"].size
+    assert len(table) == dataset["time"].size
     own = table[(table.topology == "switch") & (table.ranks == 8)].iloc[0]
-    alone = found["time"].sel(topology="switch", ranks=8).item()
+    alone = dataset["time"].sel(topology="switch", ranks=8).item()
     assert (own.latency_s, own.algorithm, own.status) == (alone, "halving", "ok")
     hole = table[(table.topology == "switch") & (table.ranks == 12)].iloc[0]
     assert np.isnan(hole.latency_s)
     assert hole.status == "ranks_not_power_of_two"
     assert table.attrs["units"]["latency_s"] == "s"
     assert table.attrs["long_name"]["ranks"] == "ranks in the group"
-    some = sweeps.to_dataframe(found.sel(topology="switch"))
-    assert len(some) == 2
-    assert {*some.topology} == {"switch"}
+    frame = sweeps.to_dataframe(dataset.sel(topology="switch"))
+    assert len(frame) == 2
+    assert {*frame.topology} == {"switch"}
 
 
 def test_xarrays_own_plot_has_names_and_units() -> None:
     from matplotlib import pyplot
 
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["time"], topology="ring", ranks=[8, 16], message_bytes=["1KiB", "1MiB"], bandwidth="50GB/s"
     )
-    found["time"].sel(ranks=8).plot()
+    dataset["time"].sel(ranks=8).plot()
     axes = pyplot.gca()
     words = [text.replace("\n", " ") for text in (axes.get_xlabel(), axes.get_ylabel())]
     assert words == ["message size (nccl-tests convention) [byte]", "collective time [s]"]
@@ -135,9 +135,9 @@ def test_xarrays_own_plot_has_names_and_units() -> None:
 
 
 def test_the_usual_quantities_come_by_themselves() -> None:
-    found = sweeps.sweep(topology="ring", ranks=[8], message_bytes=1e9)
+    dataset = sweeps.sweep(topology="ring", ranks=[8], message_bytes=1e9)
     result = {"time_band_low", "time_band_high", "error_band_samples", "status"}
-    assert set(found.data_vars) == {*DEFAULT_QUANTITIES, *result}
+    assert set(dataset.data_vars) == {*DEFAULT_QUANTITIES, *result}
     assert set(
         sweeps.sweep("time, steps", topology="ring", ranks=8, message_bytes=1).data_vars
     ) == {"time", "steps", "status"}
@@ -158,19 +158,19 @@ def test_the_usual_quantities_come_by_themselves() -> None:
     ],
 )
 def test_values_of_an_axis_in_any_form(ranks: object) -> None:
-    found = sweeps.sweep("steps", topology="ring", ranks=ranks, message_bytes=1e6)
-    assert found["steps"].dims == ("ranks",)
+    dataset = sweeps.sweep("steps", topology="ring", ranks=ranks, message_bytes=1e6)
+    assert dataset["steps"].dims == ("ranks",)
     expected = list(ranks) if isinstance(ranks, range) else [2, 4, 8]
-    assert found.coords["ranks"].to_numpy().tolist() == expected
+    assert dataset.coords["ranks"].to_numpy().tolist() == expected
 
 
 @pytest.mark.parametrize(
     "size", [1e9, "1e9", "1 GB", "1000MB", np.float64(1e9), np.array(1e9), 10**9]
 )
 def test_one_value_in_any_form_makes_no_axis(size: object) -> None:
-    found = sweeps.sweep("time", topology="ring", ranks=8, message_bytes=size)
-    assert found["time"].dims == ()
-    assert found.attrs["message_bytes"] == 1e9
+    dataset = sweeps.sweep("time", topology="ring", ranks=8, message_bytes=size)
+    assert dataset["time"].dims == ()
+    assert dataset.attrs["message_bytes"] == 1e9
 
 
 def test_numbers_are_si_and_text_may_have_units() -> None:
@@ -182,9 +182,9 @@ def test_numbers_are_si_and_text_may_have_units() -> None:
 
 
 def test_all_means_each_that_there_is() -> None:
-    found = sweeps.sweep("time", topology="all", collective="all", ranks=8, message_bytes=1e6)
-    assert found.sizes["topology"] == len(NETWORKS)
-    assert found.sizes["collective"] == 7
+    dataset = sweeps.sweep("time", topology="all", collective="all", ranks=8, message_bytes=1e6)
+    assert dataset.sizes["topology"] == len(NETWORKS)
+    assert dataset.sizes["collective"] == 7
     names = sweeps.sweep("time", topology="ring", algorithm="all", ranks=8, message_bytes=1e6)
     there = {algorithm.name for algorithm in ALGORITHMS.of("ring", "all_reduce")}
     assert set(names["algorithm"].to_numpy()) == there
@@ -204,9 +204,9 @@ def test_runs_a_mapping_a_path_and_a_name(tmp_path: Path) -> None:
     path.write_text(
         'quantities = ["time"]\naxes.ranks = [4, 8]\nconstants.message_bytes = "1 MB"\n'
     )
-    found = [sweeps.run(statement), sweeps.run(path), sweeps.run(str(path))]
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0]["time"], other["time"])
+    datasets = [sweeps.run(statement), sweeps.run(path), sweeps.run(str(path))]
+    for dataset in datasets[1:]:
+        np.testing.assert_array_equal(datasets[0]["time"], dataset["time"])
     shipped = sweeps.run("quickstart")
     assert shipped.sizes["ranks"] == 10
     assert np.isfinite(shipped["time"].sel(topology="ring")).all()
@@ -217,20 +217,20 @@ def test_machines_of_ones_own(tmp_path: Path) -> None:
     text = text.replace('name = "dgx-h100"', 'name = "mine"').replace('"0.8 us"', '"1.6 us"')
     (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
     axes = {"topology": "ring", "ranks": 8, "message_bytes": 0, "software": "none"}
-    own = sweeps.sweep("time", hardware="mine", hardware_folders=[tmp_path], **axes)
-    assert own["time"].item() == pytest.approx(14 * 1.6e-6)
+    dataset = sweeps.sweep("time", hardware="mine", hardware_folders=[tmp_path], **axes)
+    assert dataset["time"].item() == pytest.approx(14 * 1.6e-6)
     both = sweeps.sweep(
         "time", hardware=["mine", "dgx-h100"], hardware_folders=[str(tmp_path)], **axes
     )
     assert both["time"].to_numpy().tolist() == pytest.approx([14 * 1.6e-6, 14 * 0.8e-6])
     by_path = sweeps.sweep("time", hardware=str(tmp_path / "mine.toml"), **axes)
-    assert by_path["time"].item() == own["time"].item()
+    assert by_path["time"].item() == dataset["time"].item()
     spec = tmp_path / "spec.toml"
     spec.write_text(
         '[constants]\nhardware = "mine"\nranks = 8\nmessage_bytes = "0 B"\ntopology = "ring"\n'
         'software = "none"\n'
     )
-    assert sweeps.run(spec, hardware_folders=[tmp_path])["time"].item() == own["time"].item()
+    assert sweeps.run(spec, hardware_folders=[tmp_path])["time"].item() == dataset["time"].item()
     with pytest.raises(InputError, match=r"spec.toml: hardware = 'mine': not in the catalog"):
         sweeps.run(spec)
 
@@ -240,7 +240,7 @@ def test_a_machine_without_links_between_nodes_has_those_within(tmp_path: Path) 
     head, _, rest = text.replace('name = "dgx-h100"', 'name = "alone"').partition("[scale_out]")
     tail = rest[rest.index("[device]") :]
     (tmp_path / "alone.toml").write_text(head + tail, encoding="utf-8")
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["time", "busbw"],
         topology="ring",
         ranks=[8, 16],
@@ -248,8 +248,8 @@ def test_a_machine_without_links_between_nodes_has_those_within(tmp_path: Path) 
         hardware_folders=[tmp_path],
         message_bytes=1e6,
     )
-    assert np.isfinite(found["time"]).to_numpy().tolist() == [True, False]
-    assert (found["status"] != 0).any()
+    assert np.isfinite(dataset["time"]).to_numpy().tolist() == [True, False]
+    assert (dataset["status"] != 0).any()
 
 
 def test_opens_what_was_stored(tmp_path: Path) -> None:
@@ -292,10 +292,10 @@ print(sorted(heavy & set(sys.modules)))
 sweeps.sweep
 print(sorted(heavy & set(sys.modules)))
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split("\n")[:2] == ["[]", "['numpy']"]
+    assert process.stdout.split("\n")[:2] == ["[]", "['numpy']"]
 
 
 def test_an_unknown_name_of_the_module() -> None:
@@ -308,7 +308,7 @@ def test_a_latency_that_a_library_s_step_takes_is_no_idle_one(
 ) -> None:
     asked = {"collective": "all_reduce", "hardware": "dgx-h100", "ranks": 64, "message_bytes": 1e6}
     plain, slower = (
-        float(sweeps.sweep("time", **asked, intra_latency=one).time) for one in (8e-7, 1e-6)
+        float(sweeps.sweep("time", **asked, intra_latency=number).time) for number in (8e-7, 1e-6)
     )
     assert slower > plain
     assert not recwarn.list

@@ -53,7 +53,7 @@ def test_all_faults_of_a_spec_at_once_with_the_name_of_its_file(
     )
     lines = refused("run mine.toml")
     assert all(line.startswith("mine.toml: ") for line in lines)
-    found = [line.removeprefix("mine.toml: ") for line in lines]
+    actual_lines = [line.removeprefix("mine.toml: ") for line in lines]
     starts = [
         "titel = '..': no such key; did you mean 'title'",
         "quantities = 'tiem': no such quantity; did you mean 'time'",
@@ -71,8 +71,8 @@ def test_all_faults_of_a_spec_at_once_with_the_name_of_its_file(
         "reductions.operation = 'minimum': unknown; did you mean 'min'",
     ]
     for start in starts:
-        assert any(line.startswith(start) for line in found), (start, found)
-    assert len(found) == len(starts)
+        assert any(line.startswith(start) for line in actual_lines), (start, actual_lines)
+    assert len(actual_lines) == len(starts)
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,16 @@ from tests.tables import examples
 def test_the_commands_of_the_first_seed(
     cli: Runner, line: str, steps: str | None, volume: str | None
 ) -> None:
-    done = cli(f"collective {line}")
+    result = cli(f"collective {line}")
     found = {
-        row[:26].strip(): row[26:].strip() for row in done.out.splitlines() if row.startswith("  ")
+        row[:26].strip(): row[26:].strip()
+        for row in result.out.splitlines()
+        if row.startswith("  ")
     }
-    assert done.out.startswith("all_reduce of ")
+    assert result.out.startswith("all_reduce of ")
     assert steps in (None, found["steps"])
     assert volume in (None, found["bytes sent per rank"])
-    assert "\nDefaults: " in done.out
+    assert "\nDefaults: " in result.out
     verbose = cli(f"collective {line} --verbose").out
     assert "  source  " in verbose
     assert "  time = " in verbose
@@ -150,12 +152,12 @@ def test_every_algorithm_can_be_told_verbosely(
 ) -> None:
     for algorithm in ALGORITHMS.of(topology, collective_name):
         line = f"--topology {topology} --op {collective_name} --algorithm {algorithm.name}"
-        done = cli(f"collective {line} --N 16 --M 1MiB --verbose", fine=False)
-        assert done.code in (0, 2)
-        if done.code == 0:
-            assert ".".join(algorithm.key) in done.out
+        result = cli(f"collective {line} --N 16 --M 1MiB --verbose", fine=False)
+        assert result.code in (0, 2)
+        if result.code == 0:
+            assert ".".join(algorithm.key) in result.out
         else:
-            assert "must" in done.err
+            assert "must" in result.err
 
 
 def test_flags_that_mean_the_same(cli: Runner) -> None:
@@ -208,8 +210,8 @@ def test_each_flag_changes_what_it_says(cli: Runner) -> None:
 
 
 def test_several_values_make_a_table(cli: Runner) -> None:
-    done = cli("collective --topology ring,torus --N 8,16 --M 1KiB,1MiB")
-    ends, winner, _, head, *rows = done.out.split("\n\nDefaults")[0].splitlines()
+    result = cli("collective --topology ring,torus --N 8,16 --M 1KiB,1MiB")
+    ends, winner, _, head, *rows = result.out.split("\n\nDefaults")[0].splitlines()
     assert ends.startswith("from ")
     assert winner.startswith("shortest time by topology: ")
     assert head.split()[:3] == ["topology", "ranks", "message"]
@@ -223,8 +225,8 @@ LONG = "collective --topology ring --N 2:101:+1 --M 1KiB"
 
 
 def test_a_long_table_says_how_much_is_left(cli: Runner) -> None:
-    done = cli(LONG)
-    assert "\n  76 more rows: --show rows, or --csv\n" in done.out
+    result = cli(LONG)
+    assert "\n  76 more rows: --show rows, or --csv\n" in result.out
     assert cli(f"{LONG} --show rows").out.count("\n101 ") == 1
 
 
@@ -310,14 +312,14 @@ def test_values_with_units(
     cli: Runner, flag: str, name: str, text: str, values: list[float] | None
 ) -> None:
     base = "collective --topology ring,switch --N 8 --json" + (" --M 1MB" if flag != "--M" else "")
-    done = cli(base, flag, text, fine=False)
+    result = cli(base, flag, text, fine=False)
     if values is None:
         # A bare number beside values with units is a slip.
-        assert done.code == 2
-        assert "has no unit beside values that have one" in done.err
+        assert result.code == 2
+        assert "has no unit beside values that have one" in result.err
         return
-    assert (done.code, done.err) == (0, "")
-    half = done.records[: len(values)]
+    assert (result.code, result.err) == (0, "")
+    half = result.records[: len(values)]
     if len(values) > 1:
         assert [record[name] for record in half] == values
     else:

@@ -49,9 +49,9 @@ def started(*args: str, cwd: Path, code: str = "", **options: Any) -> subprocess
 
 def test_output_is_written_and_the_table_printed(cli: Runner, tmp_path: Path) -> None:
     line = "collective --topology ring,torus --N 4,16 --M 1KiB:1GiB:log4 --output x.nc"
-    done = cli(line)
-    assert "wrote x.nc (" in done.out
-    assert "topology  ranks" in done.out.replace("message_bytes  ", "")
+    result = cli(line)
+    assert "wrote x.nc (" in result.out
+    assert "topology  ranks" in result.out.replace("message_bytes  ", "")
     with sweeps.open(tmp_path / "x.nc") as dataset:
         assert dict(dataset.sizes) == {"topology": 2, "ranks": 2, "message_bytes": 4}
         expected = sweeps.sweep(
@@ -64,10 +64,10 @@ def test_output_is_written_and_the_table_printed(cli: Runner, tmp_path: Path) ->
 
 
 def test_records_and_an_output_at_once(cli: Runner, tmp_path: Path) -> None:
-    done = cli("collective --topology ring --N 4,16 --M 1KiB --csv --output x.nc", fine=False)
-    assert done.code == 0
-    assert len(done.rows) == 2
-    assert done.err.startswith("wrote x.nc (")
+    result = cli("collective --topology ring --N 4,16 --M 1KiB --csv --output x.nc", fine=False)
+    assert result.code == 0
+    assert len(result.rows) == 2
+    assert result.err.startswith("wrote x.nc (")
     assert (tmp_path / "x.nc").exists()
 
 
@@ -105,8 +105,8 @@ def test_options_of_a_file(cli: Runner, tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_plot_draws_beside_the_output(cli: Runner, tmp_path: Path) -> None:
     line = "collective --topology ring,torus --N 2:64:x2 --M 1KiB:1GiB:log7 --plot"
-    done = cli(line)
-    drawn = drawn_in(done.out)
+    result = cli(line)
+    drawn = drawn_in(result.out)
     assert drawn
     assert all((tmp_path / path).stat().st_size > 1000 for path in drawn)
     assert {Path(path).suffix for path in drawn} == {".png", ".svg"}
@@ -135,20 +135,20 @@ def spec(tmp_path: Path) -> Path:
 
 @pytest.mark.thorough
 def test_a_run_writes_prints_and_draws(cli: Runner, spec: Path, tmp_path: Path) -> None:
-    done = cli("run mine.toml")
-    assert "wrote outputs/mine.nc" in done.out
+    result = cli("run mine.toml")
+    assert "wrote outputs/mine.nc" in result.out
     # The first figure as a table comes before all else.
-    won, title, heads, *rows = done.out[: done.out.index("\n\n")].splitlines()
+    won, title, heads, *rows = result.out[: result.out.index("\n\n")].splitlines()
     assert won.startswith("fastest in each of 5 cases: torus, ")
     assert title.startswith("Time of all_reduce, by message size and topology")
     assert "(µs)" in title or "(us)" in title
     assert re.split(r"\s{2,}", heads.strip())[:2] == ["topology", "message bytes 1 KiB"]
     with sweeps.open(tmp_path / "outputs/mine.nc") as dataset:
         drawn = dataset.time.sel(ranks=16, topology="torus").to_numpy()
-        ends = [grouped(1e6 * one) for one in drawn[[0, -1]]]
+        ends = [grouped(1e6 * curve) for curve in drawn[[0, -1]]]
     cells = re.split(r"\s{2,}", rows[-1].strip())
     assert [cells[0], cells[1], cells[-1]] == ["torus", *ends]
-    assert "variable  " not in done.out
+    assert "variable  " not in result.out
     assert re.search(
         r"time +topology 2, message_bytes 5, ranks 4|time +topology 2, ranks 4",
         cli("run mine.toml --show variables --overwrite --no-plot").out,
@@ -247,10 +247,12 @@ def test_a_stored_spec_runs_again(cli: Runner, tmp_path: Path) -> None:
     cli("collective --topology ring,torus --N 4,16 --M 1e3:1e9:log4 --latency 0,2us --output x.nc")
     (tmp_path / "again.toml").write_text(cli("info --spec x.nc").out, encoding="utf-8")
     cli("run again.toml --output y.nc")
-    with sweeps.open(tmp_path / "x.nc") as one, sweeps.open(tmp_path / "y.nc") as other:
-        for name in one.data_vars:
-            assert one[name].to_numpy().tobytes() == other[name].to_numpy().tobytes(), name
-        assert one.attrs["spec"] == other.attrs["spec"]
+    with sweeps.open(tmp_path / "x.nc") as dataset, sweeps.open(tmp_path / "y.nc") as other_dataset:
+        for name in dataset.data_vars:
+            assert dataset[name].to_numpy().tobytes() == other_dataset[name].to_numpy().tobytes(), (
+                name
+            )
+        assert dataset.attrs["spec"] == other_dataset.attrs["spec"]
 
 
 @pytest.mark.thorough
@@ -275,9 +277,9 @@ def test_plot_info_and_verify_of_a_stored_sweep(cli: Runner, spec: Path, tmp_pat
 
 def test_a_sweep_without_a_valid_configuration_writes_nothing(cli: Runner) -> None:
     for line in ("run network-choice --set gpus=7", "run network-choice --set gpus=7 --dry-run"):
-        done = cli(line, fine=False)
-        assert done.code == 2
-        assert done.err == (
+        result = cli(line, fine=False)
+        assert result.code == 2
+        assert result.err == (
             "sweeps: network-choice.toml: no configuration is valid: nodes not filled (the GPUs "
             "must fill whole nodes, or divide one evenly)\n"
         )
@@ -391,7 +393,9 @@ def test_all_predefined_combinations(cli: Runner) -> None:
     # A network may have few sizes, and few operations.
     every_one = {(name, kind) for name, network in NETWORKS.items() for kind in network.standard}
     few = {
-        name for name, one in NETWORKS.items() if any(c.inputs == ("ranks",) for c in one.requires)
+        name
+        for name, network in NETWORKS.items()
+        if any(c.inputs == ("ranks",) for c in network.requires)
     }
     for row in lacking:
         assert row["topology"] in few or (row["topology"], row["collective"]) not in every_one
@@ -468,8 +472,8 @@ def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
     ],
 )
 def test_the_answer_stands_before_the_files(cli: Runner, line: str, answer: str) -> None:
-    done = cli(f"{line} --plot")
-    assert done.out.startswith(answer)
-    lines = done.out.splitlines()
+    result = cli(f"{line} --plot")
+    assert result.out.startswith(answer)
+    lines = result.out.splitlines()
     wrote = next(index for index, one in enumerate(lines) if one.startswith("wrote outputs/"))
     assert all(one.startswith("drew outputs/") for one in lines[wrote + 1 :])

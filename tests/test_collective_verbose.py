@@ -24,7 +24,7 @@ SIZES = {"small": 4096.0, "large": 1e9}
 FUNCTIONS: dict[str, Any] = {
     "number": np.float64,
     "inf": np.inf,
-    "gcd": lambda one, other: float(math.gcd(int(one), int(other))),
+    "gcd": lambda left, right: float(math.gcd(int(left), int(right))),
     "square_divisor": lambda n: float(max(k for k in range(1, int(n**0.5) + 1) if n % k == 0)),
     "popcount_sum": popcount_sum,
     **{
@@ -95,9 +95,9 @@ def test_each_line_gives_the_result_below_it(asked: dict[str, Any]) -> None:
         job = answerable({name: asked[name] for name in asked if name in PLAIN})
     assert job is not None
     text = lines_of(job)
-    found = BLOCK.findall(text)
+    matches = BLOCK.findall(text)
     times = []
-    for name, _, numbers, result in found:
+    for name, _, numbers, result in matches:
         with np.errstate(all="ignore"):
             value = float(eval(in_si(numbers), {"__builtins__": {}}, FUNCTIONS))
         assert value == pytest.approx(number(result), rel=2e-3, abs=1e-15, nan_ok=True), name
@@ -107,6 +107,6 @@ def test_each_line_gives_the_result_below_it(asked: dict[str, Any]) -> None:
     assert times[-1] == pytest.approx(answer, rel=2e-3)
     # Whatever stands in an equation is derived above it, or named below with its value.
     named = set(re.findall(r"^  (\w+) = ", text, re.M))
-    for name, expression, _, _ in found:
-        used = {one for one in re.findall(r"[a-z_]\w*", expression) if one in VOCABULARY}
+    for name, expression, _, _ in matches:
+        used = {match for match in re.findall(r"[a-z_]\w*", expression) if match in VOCABULARY}
         assert used <= named, f"{name} needs {sorted(used - named)}"

@@ -84,8 +84,8 @@ def by_python(numbers: Mapping[str, Any], words: Mapping[str, str]) -> tuple[Any
 
 def by_spec(numbers: Mapping[str, Any], words: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
     constants = {name: float(value) for name, value in numbers.items()}
-    found = resolve(Sweep("", constants=constants, labels=dict(words)))
-    return found.constants, {**found.implied, **following(found.labels, found.constants)}
+    request = resolve(Sweep("", constants=constants, labels=dict(words)))
+    return request.constants, {**request.implied, **following(request.labels, request.constants)}
 
 
 def by_row(numbers: Mapping[str, Any], words: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
@@ -93,8 +93,8 @@ def by_row(numbers: Mapping[str, Any], words: Mapping[str, str]) -> tuple[Any, d
     known = Constants(())
     constants, library = known.of(labels, step=True), known.library(labels)[0]
     row = MeasuredRow(numbers, labels, constants, library)
-    found = row.of_step()
-    return row.numbers, found.labels
+    evaluation = row.of_step()
+    return row.numbers, evaluation.labels
 
 
 def kernel(words: Mapping[str, str]) -> str:

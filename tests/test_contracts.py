@@ -23,8 +23,13 @@ SPEC = examples(__file__, "spec")
 
 
 def test_what_is_asserted_is_read() -> None:
-    one = read_contract(" step_time<=8 s")
-    assert (one.name, one.sign, one.value, one.units) == ("step_time", "<=", 8.0, "s")
+    contract = read_contract(" step_time<=8 s")
+    assert (contract.name, contract.sign, contract.value, contract.units) == (
+        "step_time",
+        "<=",
+        8.0,
+        "s",
+    )
     assert read_contract("mfu > 40 %").value == pytest.approx(0.4)
 
 
@@ -55,8 +60,8 @@ def test_one_that_doesnt_says_by_how_much_and_where(cli: Runner) -> None:
 def test_it_holds_where_there_is_a_value(cli: Runner) -> None:
     line = "collective --topology hierarchical --gpus-per-node 8 --M 1MiB"
     assert cli(f"{line} --N 16,17 --assert 'time < 1 s'").code == 0
-    none = cli(f"{line} --N 17,18 --assert 'time < 1 s'", fine=False)
-    assert (none.code, "there is no value" in none.err) == (3, True)
+    result = cli(f"{line} --N 17,18 --assert 'time < 1 s'", fine=False)
+    assert (result.code, "there is no value" in result.err) == (3, True)
 
 
 def test_a_quantity_that_isnt_computed_is_refused(cli: Runner) -> None:
@@ -66,8 +71,8 @@ def test_a_quantity_that_isnt_computed_is_refused(cli: Runner) -> None:
 
 @pytest.mark.thorough
 def test_of_plans_the_recommended_one_counts(cli: Runner) -> None:
-    best, *others = cli(f"{PLAN} --json").records
-    worse = max(other["step_time_s"] for other in others)
+    best, *other_records = cli(f"{PLAN} --json").records
+    worse = max(other_record["step_time_s"] for other_record in other_records)
     assert worse > best["step_time_s"]
     between = (worse + best["step_time_s"]) / 2.0
     assert cli(f"{PLAN} --assert 'step_time < {between!r} s'").code == 0
@@ -105,8 +110,8 @@ def faults(value: Any, schema: Any, root: Any) -> list[str]:
     if "$ref" in schema:
         schema = {**root["$defs"][schema["$ref"].rpartition("/")[2]], **schema}
     if "anyOf" in schema:
-        found = [faults(value, one, root) for one in schema["anyOf"]]
-        return min(found, key=len)
+        actual_lines = [faults(value, alternative, root) for alternative in schema["anyOf"]]
+        return min(actual_lines, key=len)
     if "const" in schema or "enum" in schema:
         allowed = schema.get("enum", [schema.get("const")])
         return [] if value in allowed else [f"{value!r} isn't of {allowed[:5]}"]
@@ -118,31 +123,31 @@ def faults(value: Any, schema: Any, root: Any) -> list[str]:
     if not any(isinstance(value, kinds[kind]) for kind in listed):  # type: ignore[arg-type]
         return [f"{value!r} is no {listed}"]
     if isinstance(value, list):
-        return [line for one in value for line in faults(one, schema.get("items", {}), root)]
+        return [line for item in value for line in faults(item, schema.get("items", {}), root)]
     if not isinstance(value, dict):
         return []
     lines = [f"{name} is missing" for name in schema.get("required", ()) if name not in value]
     names = schema.get("propertyNames", {}).get("enum", value)
     lines += [f"{name} is no name there" for name in value if name not in names]
-    for name, one in value.items():
+    for name, item in value.items():
         own = schema.get("properties", {}).get(name, schema.get("additionalProperties", True))
         if own is False:
             lines.append(f"{name} isn't known")
         elif isinstance(own, dict):
-            lines += faults(one, own, root)
+            lines += faults(item, own, root)
     return lines
 
 
-def schema_of(cli: Runner, what: str) -> Any:
-    return json.loads(cli(f"schema {what}").out)
+def schema_of(cli: Runner, text: str) -> Any:
+    return json.loads(cli(f"schema {text}").out)
 
 
 @pytest.mark.parametrize(
-    ("what", "pattern"),
+    ("text", "pattern"),
     [("specs", "sweeps/*.toml"), ("hardware", "hardware/*.toml"), ("models", "models/*.toml")],
 )
-def test_shipped_files_fit_their_schema(cli: Runner, what: str, pattern: str) -> None:
-    schema = schema_of(cli, what)
+def test_shipped_files_fit_their_schema(cli: Runner, text: str, pattern: str) -> None:
+    schema = schema_of(cli, text)
     paths = sorted(SPECS.glob(pattern))
     assert len(paths) > 10
     for path in paths:
@@ -153,7 +158,7 @@ def test_shipped_files_fit_their_schema(cli: Runner, what: str, pattern: str) ->
 
 
 @pytest.mark.parametrize(
-    ("what", "wrong"),
+    ("text", "wrong"),
     [
         ("specs", {"axis": {}}),
         ("specs", {"constants": {"rank": 8}}),
@@ -167,8 +172,8 @@ def test_shipped_files_fit_their_schema(cli: Runner, what: str, pattern: str) ->
         ("records", [{"schema_version": SCHEMA_VERSION, "step_time_s": "soon"}]),
     ],
 )
-def test_a_schema_refuses_what_readers_refuse(cli: Runner, what: str, wrong: Any) -> None:
-    schema = schema_of(cli, what)
+def test_a_schema_refuses_what_readers_refuse(cli: Runner, text: str, wrong: Any) -> None:
+    schema = schema_of(cli, text)
     assert faults(wrong, schema, schema)
 
 

@@ -29,8 +29,8 @@ OF_STEPS: dict[str, Any] = {**STEP, "world_size": MANY}
 
 def value_of(name: str, command: str) -> str:
     """Return the value that help says is taken of a number of GPUs of several nodes."""
-    found = DEFAULT.search(flags.words_of(name, command))
-    text = found["text"] if found else ""
+    match = DEFAULT.search(flags.words_of(name, command))
+    text = match["text"] if match else ""
     if text in OF_FORMULAS or text == "the model's":
         return ""
     inner = re.search(r"\((?:[\w.+-]+: )(?P<values>.+)\)", text)
@@ -51,8 +51,8 @@ def answer(command: str, name: str = "", text: str = "") -> tuple[float, ...]:
     asked = OF_OPERATIONS if command == "collective" else OF_STEPS
     wanted = ["time"] if command == "collective" else ["step_time", "peak_memory"]
     given = {name: flags.read(name, text)} if name else {}
-    found = sweeps.sweep(wanted, **asked, **given)
-    return tuple(float(found[one]) for one in wanted)
+    dataset = sweeps.sweep(wanted, **asked, **given)
+    return tuple(float(dataset[quantity]) for quantity in wanted)
 
 
 @pytest.mark.thorough_cases(every=3)
@@ -79,9 +79,9 @@ def test_what_is_searched_is_what_help_says() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_default_that_is_written_is_the_option_s(command: str) -> None:
-    found = commands.get_command(click.Context(commands), command)
-    assert found is not None
-    for param in found.params:
+    actual_command = commands.get_command(click.Context(commands), command)
+    assert actual_command is not None
+    for param in actual_command.params:
         stated = DEFAULT.search(getattr(param, "help", None) or "")
         usual = param.default
         if stated and isinstance(usual, str | int | float) and not isinstance(usual, bool):
@@ -90,9 +90,9 @@ def test_a_default_that_is_written_is_the_option_s(command: str) -> None:
 
 def test_a_search_states_what_it_takes() -> None:
     taken = {flags_of(name)[0]: default for name, default in plan_command.SEED.items()}
-    found = commands.get_command(click.Context(commands), "plan")
-    assert found is not None
-    with found.make_context("plan", []) as context:
+    command = commands.get_command(click.Context(commands), "plan")
+    assert command is not None
+    with command.make_context("plan", []) as context:
         asked = plan_command.read_options(context.params)
     assert {*asked.assumed} == {f"{flag} {default}" for flag, default in taken.items()}
 

@@ -48,9 +48,9 @@ def test_a_share_is_shown_in_percent() -> None:
 
 
 def test_what_follows_from_a_steps_time_is_of_a_run() -> None:
-    found = of_a_run(len(REGISTRY), len(REGISTRY.calls))
-    assert {"step_time", "mfu", "cost", "training_time", "step_energy"} <= found
-    assert not {"peak_memory", "communication_upper_bound", "bubble_fraction"} & found
+    names = of_a_run(len(REGISTRY), len(REGISTRY.calls))
+    assert {"step_time", "mfu", "cost", "training_time", "step_energy"} <= names
+    assert not {"peak_memory", "communication_upper_bound", "bubble_fraction"} & names
 
 
 def test_the_groups_keep_the_order_of_reports() -> None:

@@ -74,17 +74,17 @@ def test_links_lead_somewhere(trees: dict[str, ElementTree.Element]) -> None:
     for page, link in links:
         if link.startswith("https://"):
             continue
-        file, _, place = link.partition("#")
-        assert (file or page, place) in ends, (page, link)
+        file, _, position = link.partition("#")
+        assert (file or page, position) in ends, (page, link)
     # Every page is reached from the first.
     assert {link.partition("#")[0] for _, link in links} >= {*trees}
 
 
 def test_everything_has_a_place(trees: dict[str, ElementTree.Element]) -> None:
-    ids = {place for _, place in places(trees)}
+    ids = {position for _, position in places(trees)}
     assert ids >= {*VOCABULARY, *(f"formula-{name}" for name in REGISTRY)}
     assert ids >= {".".join(key) for key in ALGORITHMS} | {f"label-{name}" for name in LABELS}
-    assert ids >= {f"source-{one.key}" for one in REGISTRY.values()}
+    assert ids >= {f"source-{formula.key}" for formula in REGISTRY.values()}
     assert ids >= {job.name for job in JOBS} | {f"figure-{kind}" for kind in KINDS}
     pages = {f"command-{name}.html" for name in COMMANDS}
     for kind in ("hardware", "models", "frameworks", "software"):
@@ -93,9 +93,9 @@ def test_everything_has_a_place(trees: dict[str, ElementTree.Element]) -> None:
 
 
 def test_formulas_and_users_refer_to_one_another(files: Mapping[str, str]) -> None:
-    for one in REGISTRY.values():
-        if one.returns == "step_time":
-            for name in one.inputs:
+    for formula in REGISTRY.values():
+        if formula.returns == "step_time":
+            for name in formula.inputs:
                 page = next(text for text in files.values() if f'<section id="{name}">' in text)
                 section = page.split(f'<section id="{name}">')[1].split("</section>")[0]
                 assert "#step_time" in section.split("used by")[1]
@@ -139,15 +139,15 @@ def test_search_finds_what_has_a_name(
     assert len(files["search.js"]) < 500_000
     lines = files["search.js"].partition("\n];")[0].splitlines()[1:]
     index = [json.loads(line.rstrip(",")) for line in lines]
-    ends = {*(f"{page}#{place}" for page, place in places(trees)), *trees}
+    ends = {*(f"{page}#{position}" for page, position in places(trees)), *trees}
     assert {link for *_, link in index} <= ends
     named = {(kind, name.split()[0]) for kind, name, *_ in index}
     assert named >= {("quantity", name) for name in VOCABULARY}
     assert named >= {("spec key", name) for name in (*LABELS, *KINDS, *SETTINGS_KEYS)}
-    found = {(kind, link) for kind, *_, link in index}
-    assert found >= {("machine", f"hardware-{name}.html") for name in spec_names("hardware")}
-    assert found >= {("model", f"models-{name}.html") for name in spec_names("models")}
-    assert found >= {("command", f"command-{name}.html") for name in COMMANDS}
+    actual = {(kind, link) for kind, *_, link in index}
+    assert actual >= {("machine", f"hardware-{name}.html") for name in spec_names("hardware")}
+    assert actual >= {("model", f"models-{name}.html") for name in spec_names("models")}
+    assert actual >= {("command", f"command-{name}.html") for name in COMMANDS}
     algorithms = {link for kind, *_, link in index if kind == "algorithm"}
     assert len(algorithms) >= len(ALGORITHMS)
     assert ["option", "plan --gpus"] in [[kind, name[:11]] for kind, name, *_ in index]
@@ -203,11 +203,13 @@ def test_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.thorough_cases("plan", "network", "scale-up", "formula")
-@pytest.mark.parametrize(("place", "job"), list(enumerate(JOBS, 1)), ids=[job.name for job in JOBS])
-def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
+@pytest.mark.parametrize(
+    ("number", "job"), list(enumerate(JOBS, 1)), ids=[job.name for job in JOBS]
+)
+def test_job_prints_what_the_guide_shows(number: int, job: Job) -> None:
     before = {*ALGORITHMS}
     done = run_job(job, run)
-    text = section(place, done)
+    text = section(number, done)
     assert before == {*ALGORITHMS}
     assert text in DOCUMENT.read_text(encoding="utf-8"), (
         "sweeps docs --jobs > outputs/gallery/jobs.md"
@@ -218,17 +220,17 @@ def test_job_prints_what_the_guide_shows(place: int, job: Job) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("place", "job"), list(enumerate(ALL, 1)), ids=[job.name for job in ALL])
-def test_a_notebook_is_what_its_cells_show(place: int, job: Job) -> None:
+@pytest.mark.parametrize(("number", "job"), list(enumerate(ALL, 1)), ids=[job.name for job in ALL])
+def test_a_notebook_is_what_its_cells_show(number: int, job: Job) -> None:
     """Each cell is run, and shows what is stored; of pictures that there is one, and its size."""
     shown = run_cells([cell.strip() for cell in job.cells], job.files)
-    stored = json.loads((NOTEBOOKS / f"{place}-{job.name}.ipynb").read_text(encoding="utf-8"))
-    made = json.loads(notebook(place, job, shown))
+    stored = json.loads((NOTEBOOKS / f"{number}-{job.name}.ipynb").read_text(encoding="utf-8"))
+    made = json.loads(notebook(number, job, shown))
     pictures = []
     for own in (stored, made):
         outputs = [output for cell in own["cells"] for output in cell.get("outputs", ())]
         data = [output["data"] for output in outputs if "data" in output]
-        pictures.append([one.pop("image/png") for one in data if "image/png" in one])
+        pictures.append([output.pop("image/png") for output in data if "image/png" in output])
     assert stored == made, "python -m tests.maintenance.notebooks"
     assert len(pictures[0]) == len(pictures[1]) >= 1
     for picture in (picture for several in pictures for picture in several):

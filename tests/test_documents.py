@@ -22,8 +22,8 @@ README = (TOP / "README.md").read_text(encoding="utf-8")
 
 def blocks(language: str, text: str) -> list[str]:
     """Return the code blocks of a language."""
-    every = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.S | re.M)
-    return [code for own, code in every if own == language]
+    matches = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.S | re.M)
+    return [code for block, code in matches if block == language]
 
 
 def test_the_bibliography_is_the_declarations() -> None:
@@ -83,11 +83,13 @@ def test_gallery_is_what_the_code_computes(path: Path) -> None:
     import sweeps
 
     stored = sweeps.open(path)
-    again = sweeps.recompute(stored)
-    assert {*again.data_vars, "chosen_algorithm"} == {*stored.data_vars, "chosen_algorithm"}
-    for name in again.data_vars:
+    dataset = sweeps.recompute(stored)
+    assert {*dataset.data_vars, "chosen_algorithm"} == {*stored.data_vars, "chosen_algorithm"}
+    for name in dataset.data_vars:
         # Not bit for bit: other processors round logarithms otherwise.
-        np.testing.assert_allclose(again[name], stored[name].values, rtol=1e-12, err_msg=str(name))
+        np.testing.assert_allclose(
+            dataset[name], stored[name].values, rtol=1e-12, err_msg=str(name)
+        )
 
 
 def test_places_named_in_contributing_are_there() -> None:

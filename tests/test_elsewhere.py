@@ -38,11 +38,11 @@ def test_a_hint_is_only_what_can_be_given_there() -> None:
 
 
 def test_python_names_of_elsewhere_name_ours() -> None:
-    for name, here in IN_PYTHON.items():
+    for name, value in IN_PYTHON.items():
         with pytest.raises(AttributeError) as caught:
             getattr(sweeps, name)
-        assert str(caught.value).endswith(f"has no attribute '{name}'; here it is {here}")
-        package, _, rest = here.partition(".")
+        assert str(caught.value).endswith(f"has no attribute '{name}'; here it is {value}")
+        package, _, rest = value.partition(".")
         assert hasattr(
             {"overhead": overhead, "sweeps": sweeps}[package],
             rest.split("(")[0].split(".")[0].split(",")[0],

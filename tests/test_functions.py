@@ -50,10 +50,10 @@ CASES: list[tuple[str, tuple[str, ...], Mapping[str, Any], str]] = [
 def test_a_function_is_its_command(
     cli: Runner, name: str, arguments: tuple[str, ...], options: Mapping[str, Any], line: str
 ) -> None:
-    found = getattr(sweeps, name)(*arguments, **options)
+    actual = getattr(sweeps, name)(*arguments, **options)
     records = cli(f"{name} {line} --json").records
     assert isinstance(records, list)
-    table = found.dataframe
+    table = actual.dataframe
     assert [*table] == [key for key in records[0] if key != "schema_version"]
     for key in table:
         wanted = [record[key] for record in records]
@@ -62,15 +62,15 @@ def test_a_function_is_its_command(
         else:  # the same bits; null is what doesn't exist
             np.testing.assert_array_equal(table[key].astype(float), np.array(wanted, dtype=float))
     screen = cli(f"{name} {line}").out
-    assert str(found) in screen
-    assert screen.startswith(str(found)[:60])
-    shown = repr(found).splitlines()
+    assert str(actual) in screen
+    assert screen.startswith(str(actual)[:60])
+    shown = repr(actual).splitlines()
     assert len(shown) <= 20
     assert shown[0] == screen.splitlines()[0]
-    assert screen.splitlines()[0][:40] in found._repr_html_().replace("&#x27;", "'")
-    assert isinstance(found.dataset, xr.Dataset)
-    assert found.dataset.attrs["history"].endswith(found.command)
-    assert found.explain()
+    assert screen.splitlines()[0][:40] in actual._repr_html_().replace("&#x27;", "'")
+    assert isinstance(actual.dataset, xr.Dataset)
+    assert actual.dataset.attrs["history"].endswith(actual.command)
+    assert actual.explain()
 
 
 @pytest.mark.thorough
@@ -94,10 +94,10 @@ def test_files_are_arguments(cli: Runner, tmp_path: Path) -> None:
 def test_what_to_buy_and_how_to_tune(cli: Runner, tmp_path: Path) -> None:
     asked = {"model": "llama3-8b", "tokens": 1e12, "days": 30, "b": 384}
     price = {"dgx-h100": 2.5, "dgx-b200": 4}
-    found = sweeps.buy(**asked, hardware=[*price], price=price)
+    answer = sweeps.buy(**asked, hardware=[*price], price=price)
     line = "buy --model llama3-8b --tokens 1e12 --days 30 -b 384 --hardware dgx-h100,dgx-b200"
     printed = cli(f"{line} --price dgx-h100=2.5,dgx-b200=4").out
-    assert str(found).splitlines()[:8] == printed.splitlines()[:8]
+    assert str(answer).splitlines()[:8] == printed.splitlines()[:8]
     tuned = sweeps.tune(model_name="Qwen/Qwen3-32B", max_tp_size=2, output_dir=tmp_path / "tuned")
     assert (tmp_path / "tuned").is_dir()
     assert repr(tuned).startswith(("on at TP 2: ", "off"))
@@ -113,9 +113,9 @@ def test_a_refusal_is_the_command_line_s(
     arguments = ("llama3-8b",) if name == "catalog" else ()
     with pytest.raises(InputError) as caught:
         getattr(sweeps, name)(*arguments, **options)
-    done = cli(line, fine=False)
-    assert done.code == 2
-    assert [f"sweeps: {text}" for text in caught.value.faults] == done.err.splitlines()
+    result = cli(line, fine=False)
+    assert result.code == 2
+    assert [f"sweeps: {text}" for text in caught.value.faults] == result.err.splitlines()
 
 
 def test_what_is_of_a_screen_is_a_method() -> None:
@@ -125,18 +125,18 @@ def test_what_is_of_a_screen_is_a_method() -> None:
 
 
 def test_sections_are_explained() -> None:
-    found = sweeps.collective(gpus=16, message_size="1GiB")
-    assert found.sections == ("defaults", "formulas")
-    assert repr(found.explain("formulas")).startswith("hierarchical.all_reduce.nvls_tree: ")
-    assert str(found.explain("defaults")) in found.explain()
+    cost = sweeps.collective(gpus=16, message_size="1GiB")
+    assert cost.sections == ("defaults", "formulas")
+    assert repr(cost.explain("formulas")).startswith("hierarchical.all_reduce.nvls_tree: ")
+    assert str(cost.explain("defaults")) in cost.explain()
     with pytest.raises(InputError, match="explain = 'parts': no such section; known: "):
-        found.explain("parts")
+        cost.explain("parts")
 
 
 def test_an_option_that_is_given_alone_is_true() -> None:
-    found = sweeps.collective(gpus=8, message_size=1e9, topology="ring", sensitivity=True)
-    assert found.command.endswith("--sensitivity")
-    assert found.dataset.constant.size > 1
+    cost = sweeps.collective(gpus=8, message_size=1e9, topology="ring", sensitivity=True)
+    assert cost.command.endswith("--sensitivity")
+    assert cost.dataset.constant.size > 1
     assert sweeps.collective(gpus=8, message_size=1e9, sensitivity=None).dataset.time.size == 1
 
 
@@ -144,10 +144,10 @@ def test_the_catalogue_is_a_table() -> None:
     table = sweeps.catalog().dataframe
     assert {"machines", "models", "frameworks", "presets", "libraries"} == {*table.kind}
     assert "dgx-h100" in table.name[table.kind == "machines"].tolist()
-    one = sweeps.catalog("dgx-h100")
-    assert repr(one).startswith("dgx-h100  NVIDIA DGX H100")
+    answer = sweeps.catalog("dgx-h100")
+    assert repr(answer).startswith("dgx-h100  NVIDIA DGX H100")
     with pytest.raises(InputError, match="is answered in words alone"):
-        _ = one.dataset
+        _ = answer.dataset
 
 
 def test_a_function_keeps_its_name_beside_the_modules_that_compute() -> None:
@@ -172,14 +172,14 @@ def test_a_signature_names_the_usual_options() -> None:
 
 @pytest.mark.thorough
 def test_figures_are_shown_and_saved(tmp_path: Path) -> None:
-    found = sweeps.collective(gpus=[8, 64], message_size="1KiB:1GiB:x32").plot()
-    assert len(found) == len([*found]) >= 1
-    assert repr(found).startswith("Figures (png, svg): ")
-    assert bool(found._repr_png_()) is (len(found) == 1)
-    paths = found.save(tmp_path / "new")
+    figures = sweeps.collective(gpus=[8, 64], message_size="1KiB:1GiB:x32").plot()
+    assert len(figures) == len([*figures]) >= 1
+    assert repr(figures).startswith("Figures (png, svg): ")
+    assert bool(figures._repr_png_()) is (len(figures) == 1)
+    paths = figures.save(tmp_path / "new")
     assert sorted(tmp_path.glob("new/*")) == sorted(paths)
     with pytest.raises(InputError, match="overwrite=True"):
-        found.save(tmp_path / "new")
+        figures.save(tmp_path / "new")
     with pytest.raises(InputError, match=r"^--style = 'nice': unknown"):
         sweeps.plot(sweeps.sweep("time", ranks=[8, 64], message_bytes=1e6), style="nice")
 

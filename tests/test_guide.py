@@ -43,7 +43,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=[page.name for page in P
 
 def code_of(page: Page, language: str) -> list[Block]:
     """Return a page's code of a language."""
-    return [one for one in blocks(page.text) if (one.kind, one.mark) == ("code", language)]
+    return [block for block in blocks(page.text) if (block.kind, block.mark) == ("code", language)]
 
 
 def prose_of(page: Page) -> Iterator[str]:
@@ -107,12 +107,12 @@ def test_links_lead_to_what_is_there(page: Page) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", page.text):
         if target.startswith("https://"):
             continue
-        file, _, place = target.partition("#")
+        file, _, position = target.partition("#")
         path = FOLDER / file if file else FOLDER / f"{page.name}.md"
         assert path.resolve().exists(), target
-        if place:
+        if position:
             headings = [b.lines[0] for b in blocks(path.read_text("utf-8")) if b.kind == "heading"]
-            assert place in map(anchor, headings), target
+            assert position in map(anchor, headings), target
 
 
 def test_the_index_has_every_page() -> None:
@@ -155,16 +155,16 @@ def test_pages_are_in_the_words_of_the_field(page: Page) -> None:
 def test_the_map_of_modules_is_the_folders() -> None:
     page = next(page for page in PAGES if page.name == "modules")
     named = set(re.findall(r"`((?:overhead|sweeps)/[^`]+)`", page.text))
-    found = set()
+    texts = set()
     for package in ("overhead", "sweeps"):
         for path in (TOP / package).iterdir():
             if path.is_dir() and path.name != "__pycache__":
-                found.add(f"{package}/{path.name}/")
+                texts.add(f"{package}/{path.name}/")
             elif path.suffix == ".py" and not path.name.startswith("__"):
-                found.add(f"{package}/{path.name}")
-    assert named == found
-    for other in re.findall(r"^\| `((?:specs|tests|outputs)/[^`]*)`", page.text, re.M):
-        assert (TOP / other).is_dir()
+                texts.add(f"{package}/{path.name}")
+    assert named == texts
+    for match in re.findall(r"^\| `((?:specs|tests|outputs)/[^`]*)`", page.text, re.M):
+        assert (TOP / match).is_dir()
 
 
 # Tables that declarations and files give.
@@ -176,8 +176,8 @@ def band_table() -> str:
     lines = ["| class | measured / predicted, 80 % interval |", "| --- | --- |"]
     for name in ("step_time", "memory"):
         lines += [
-            f"| {one['words']} | {change_by(one['low'])} to {change_by(one['high'])} |"
-            for one in bands[name].values()
+            f"| {band['words']} | {change_by(band['low'])} to {change_by(band['high'])} |"
+            for band in bands[name].values()
         ]
     return "\n".join(lines) + "\n"
 
@@ -242,9 +242,9 @@ def screen_of(block: Block) -> list[str]:
 
 
 @pytest.mark.thorough_cases("plan", "buy", "tune", "analysis", "validate", "normal", "hops")
-@pytest.mark.parametrize(("page", "place"), SCREENS)
-def test_screens_are_what_commands_print(page: Page, place: int) -> None:
-    block = code_of(page, "console")[place]
+@pytest.mark.parametrize(("page", "number"), SCREENS)
+def test_screens_are_what_commands_print(page: Page, number: int) -> None:
+    block = code_of(page, "console")[number]
     made = screen_of(block)
     if WRITE:
         path = FOLDER / f"{page.name}.md"
@@ -257,7 +257,7 @@ def test_screens_are_what_commands_print(page: Page, place: int) -> None:
 
 @every_page
 def test_commands_have_the_options_that_are_named(page: Page) -> None:
-    others = {f"--{name.replace('_', '-')}" for name in (*VOCABULARY, *LABELS, *OTHER_NAMES)}
+    other_texts = {f"--{name.replace('_', '-')}" for name in (*VOCABULARY, *LABELS, *OTHER_NAMES)}
     for line in typed_in(page):
         words = line.split()
         if words[1].startswith("-"):
@@ -269,7 +269,7 @@ def test_commands_have_the_options_that_are_named(page: Page) -> None:
         known |= {opt for param in command.get_params(click.Context(command)) for opt in param.opts}
         options = {word.split("=")[0] for word in words if re.match(r"--[a-z]", word)}
         assert options <= known | (
-            others if words[1] in ("collective", "analysis", "plan") else set()
+            other_texts if words[1] in ("collective", "analysis", "plan") else set()
         ), line
 
 
@@ -342,7 +342,7 @@ def test_an_algorithm_of_ones_own(tmp_path: Path) -> None:
     page = next(page for page in PAGES if page.name == "extend")
     (block,) = code_of(page, "python")
     (tmp_path / "own.py").write_text("\n".join(block.lines), encoding="utf-8")
-    (line,) = (one for one in typed_in(page) if "own.py" in one)
+    (line,) = (command for command in typed_in(page) if "own.py" in command)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         code, printed = printed_by([*shlex.split(line)[1:], "--json"], run)

@@ -107,12 +107,12 @@ def test_overhead_imports_numpy_and_itself(path: Path) -> None:
 
 @pytest.mark.parametrize("path", modules("sweeps"), ids=named)
 def test_wings_import_earlier_wings(path: Path) -> None:
-    own = wing(dotted(path))
-    if own in ENTRIES:
+    text = wing(dotted(path))
+    if text in ENTRIES:
         allowed = {"api", "cli", "elsewhere", "errors", "functions", "registering", "version"}
     else:
-        assert own in WINGS, f"{own} has no place in the order"
-        allowed = set(WINGS[: WINGS.index(own) + 1])
+        assert text in WINGS, f"{text} has no place in the order"
+        allowed = set(WINGS[: WINGS.index(text) + 1])
     used = {wing(module) for module in imported(path) if package(module) == "sweeps"}
     # From the package itself comes what it hands on.
     assert used <= allowed
@@ -126,10 +126,12 @@ def needs() -> dict[str, set[str]]:
 
 
 def test_no_module_needs_itself_to_load(needs: dict[str, set[str]]) -> None:
-    done: set[str] = set()
-    while ready := {name for name, others in needs.items() if name not in done and others <= done}:
-        done |= ready
-    circle = {name: sorted(needs[name] - done) for name in needs if name not in done}
+    names: set[str] = set()
+    while ready := {
+        name for name, needed in needs.items() if name not in names and needed <= names
+    }:
+        names |= ready
+    circle = {name: sorted(needs[name] - names) for name in needs if name not in names}
     assert not circle
 
 
@@ -180,15 +182,15 @@ def test_the_public_interface_is_documented_whole(module: ModuleType) -> None:
     """Whoever imports a package finds parameters, what comes back and what is raised."""
     assert set(module.__all__) <= set(dir(module))
     for name in module.__all__:
-        one = getattr(module, name)
-        if isinstance(one, FunctionType):
-            text = one.__doc__ or ""
-            parameters = inspect.signature(one).parameters
+        attribute = getattr(module, name)
+        if isinstance(attribute, FunctionType):
+            text = attribute.__doc__ or ""
+            parameters = inspect.signature(attribute).parameters
             assert not parameters or "Parameters\n" in text, name
             assert "Returns\n" in text, name
-        elif isinstance(one, type) and not issubclass(one, Enum):
-            fields = getattr(one, "__dataclass_fields__", ())
-            assert not fields or "Attributes\n" in (one.__doc__ or ""), name
+        elif isinstance(attribute, type) and not issubclass(attribute, Enum):
+            fields = getattr(attribute, "__dataclass_fields__", ())
+            assert not fields or "Attributes\n" in (attribute.__doc__ or ""), name
 
 
 # What loads when: the command line has to answer at once.
@@ -282,7 +284,7 @@ def test_benchmarks_can_be_collected_and_run(tmp_path: Path) -> None:
     options = ["-n0", "-q", "--benchmark-disable", "-p", "no:cacheprovider"]
     # A benchmark takes as long as it takes, also where unmarked tests may not.
     environment = {name: value for name, value in os.environ.items() if name != "TESTS_LIMIT_CPU"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", *options, benchmark],
         cwd=ROOT,
         env=environment,
@@ -290,5 +292,5 @@ def test_benchmarks_can_be_collected_and_run(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
-    assert "ratios" in done.stdout
+    assert process.returncode == 0, process.stdout
+    assert "ratios" in process.stdout

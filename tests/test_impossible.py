@@ -30,8 +30,8 @@ def magic(ranks):
 '''
 
 
-def said(done: str) -> str:
-    return " ".join(done.split())
+def said(text: str) -> str:
+    return " ".join(text.split())
 
 
 @pytest.mark.thorough
@@ -48,7 +48,7 @@ def test_more_flops_than_the_peak_are_impossible(cli: Runner) -> None:
 def test_an_own_algorithm_below_the_bound_is_impossible(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(HALF)
     line = "collective --topology ring --algorithm magic --N 8 --M 1GB --bandwidth 50GB/s"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "sweeps", *line.split(), "--latency", "1us", "--formulas", "own.py"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -56,10 +56,10 @@ def test_an_own_algorithm_below_the_bound_is_impossible(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    first, *rest = said(done.stdout).partition("IMPOSSIBLE: a time below its lower bound")
+    first, *rest = said(process.stdout).partition("IMPOSSIBLE: a time below its lower bound")
     assert rest[0]
     assert "0.572x the lower bound" in first
-    assert "at the lower bound" not in done.stdout
+    assert "at the lower bound" not in process.stdout
 
 
 def test_more_gpus_than_were_measured_are_doubted_at_once(cli: Runner) -> None:
@@ -69,8 +69,8 @@ def test_more_gpus_than_were_measured_are_doubted_at_once(cli: Runner) -> None:
         "analysis --model llama3-8b --gpus 1048576 --seq-len 4096",
     ):
         output = said(cli(line).out)
-        place = output.index("GPUs are beyond the largest run that was measured (16,384)")
-        assert place < 400
+        position = output.index("GPUs are beyond the largest run that was measured (16,384)")
+        assert position < 400
     assert "WARNING" not in cli("collective --N 16384 --M 1GiB").out
 
 
@@ -137,9 +137,9 @@ def test_plans_and_purchases_above_the_peak_are_impossible(cli: Runner) -> None:
         "--clock-ratio 4",
     ):
         output = said(cli(line).out)
-        place = output.index("HFU above 100 %, more than the GPU's peak")
-        assert "IMPOSSIBLE" in output[:place]
-        assert place < 200
+        position = output.index("HFU above 100 %, more than the GPU's peak")
+        assert "IMPOSSIBLE" in output[:position]
+        assert position < 200
     assert "IMPOSSIBLE" not in cli(f"{plan} 1 --gpus 8").out
 
 

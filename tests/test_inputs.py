@@ -38,9 +38,9 @@ def test_what_counts_tokens(text: object, counts: bool) -> None:
 )
 def test_a_batch_in_tokens_is_that_of_its_sequences(cli: Runner, flag: str) -> None:
     plain = cli(f"{ANALYSIS} --global-batch 512 --seq-len 8192 --json").records[0]
-    found = cli(f"{ANALYSIS} {flag} --seq-len 8k --json").records[0]
-    assert found["global_batch_size"] == plain["global_batch_size"] == 512
-    assert found["step_time_s"] == plain["step_time_s"]
+    record = cli(f"{ANALYSIS} {flag} --seq-len 8k --json").records[0]
+    assert record["global_batch_size"] == plain["global_batch_size"] == 512
+    assert record["step_time_s"] == plain["step_time_s"]
 
 
 @pytest.mark.thorough
@@ -67,13 +67,13 @@ def test_tokens_are_an_axis_of_every_road(
     cli: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {"model": "llama3-8b", "world_size": 16, "tp": 8}
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["step_time", "global_batch_size"],
         **given,
         tokens_per_step=["1M", "2M"],
         sequence_length=["4k", "8k"],
     )
-    batch = found.global_batch_size.transpose("tokens_per_step", "sequence_length").to_numpy()
+    batch = dataset.global_batch_size.transpose("tokens_per_step", "sequence_length").to_numpy()
     np.testing.assert_array_equal(batch, [[256.0, 128.0], [512.0, 256.0]])
     spec = tmp_path / "tokens.toml"
     spec.write_text(
@@ -83,13 +83,13 @@ def test_tokens_are_an_axis_of_every_road(
     monkeypatch.chdir(tmp_path)
     rows = cli(f"run {spec} --json", fine=False).records
     times = [row["step_time_s"] for row in rows]
-    assert times == found.step_time.sel(sequence_length=8192).to_numpy().tolist()
+    assert times == dataset.step_time.sel(sequence_length=8192).to_numpy().tolist()
     points = cli(f"{PLAN} --batch-tokens 1M,2M -s 4k,8k --json").records
     assert [(row["sequence_length"], row["tokens_per_step"]) for row in points] == [
         (length, tokens) for length in (4096, 8192) for tokens in (2**20, 2**21)
     ]
-    (one,) = cli(f"{PLAN} -b 256 -s 8192 --top 1 --json").records[:1]
-    assert points[3]["step_time_s"] == one["step_time_s"]
+    (record,) = cli(f"{PLAN} -b 256 -s 8192 --top 1 --json").records[:1]
+    assert points[3]["step_time_s"] == record["step_time_s"]
 
 
 def test_bits_and_bytes_are_told_apart() -> None:

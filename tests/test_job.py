@@ -28,16 +28,16 @@ def stored(path: Path, job: Job) -> Path:
     return path
 
 
-def same(one: xr.Dataset, other: xr.Dataset) -> None:
+def same(left: xr.Dataset, right: xr.Dataset) -> None:
     """Compare values, bit for bit, and labels."""
-    assert set(one.data_vars) == set(other.data_vars)
-    assert dict(one.sizes) == dict(other.sizes)
-    for name, variable in one.data_vars.items():
-        assert variable.dims == other[name].dims, name
-        assert variable.dtype == other[name].dtype, name
-        assert variable.to_numpy().tobytes() == other[name].to_numpy().tobytes(), name
-    for name, coordinate in one.coords.items():
-        np.testing.assert_array_equal(coordinate, other.coords[name], str(name))
+    assert set(left.data_vars) == set(right.data_vars)
+    assert dict(left.sizes) == dict(right.sizes)
+    for name, variable in left.data_vars.items():
+        assert variable.dims == right[name].dims, name
+        assert variable.dtype == right[name].dtype, name
+        assert variable.to_numpy().tobytes() == right[name].to_numpy().tobytes(), name
+    for name, coordinate in left.coords.items():
+        np.testing.assert_array_equal(coordinate, right.coords[name], str(name))
 
 
 @pytest.mark.thorough_cases("machines", "table", "auto")
@@ -56,14 +56,14 @@ def test_a_stored_spec_is_a_spec_file_of_the_same_dataset(name: str, tmp_path: P
         text = dataset.attrs["spec"]
         spec = tmp_path / "again.toml"
         spec.write_text(text, encoding="utf-8")
-        again = sweeps.run(spec)
-        same(dataset, again)
-        assert again.attrs["spec"] == text
-        assert list(again.sizes) == list(dataset.sizes)
+        repeated_dataset = sweeps.run(spec)
+        same(dataset, repeated_dataset)
+        assert repeated_dataset.attrs["spec"] == text
+        assert list(repeated_dataset.sizes) == list(dataset.sizes)
 
 
 def test_what_a_notebook_gives_reads_back_as_a_spec(tmp_path: Path) -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["time", "energy"],
         topology=("ring", "torus"),
         ranks=np.array([4, 16]),
@@ -74,8 +74,8 @@ def test_what_a_notebook_gives_reads_back_as_a_spec(tmp_path: Path) -> None:
         phase_chunks=np.int64(2),
     )
     spec = tmp_path / "again.toml"
-    spec.write_text(found.attrs["spec"], encoding="utf-8")
-    same(found, sweeps.run(spec))
+    spec.write_text(dataset.attrs["spec"], encoding="utf-8")
+    same(dataset, sweeps.run(spec))
 
 
 @pytest.mark.thorough
@@ -96,12 +96,12 @@ def test_the_fingerprint_tells_apart_whatever_changes_the_file(tmp_path: Path) -
     spec = SPECS["machines"]
     first = print_of(spec)
     assert print_of(spec) == first
-    other = {"axes": {**spec["axes"], "ranks": "1:32:x2"}}
-    prints = {first, print_of(other), print_of(spec, options={"compress": True})}
+    settings = {"axes": {**spec["axes"], "ranks": "1:32:x2"}}
+    prints = {first, print_of(settings), print_of(spec, options={"compress": True})}
     # A user's own machine: its figures, their sources, and what its switch can do.
     shipped = Path(__file__).parents[1] / "specs/hardware/dgx-h100.toml"
     text = shipped.read_text(encoding="utf-8").replace('name = "dgx-h100"', 'name = "mine"')
-    own = {"constants": {"hardware": "mine", "ranks": 8, "message_bytes": 1e6}}
+    definition = {"constants": {"hardware": "mine", "ranks": 8, "message_bytes": 1e6}}
     machine = tmp_path / "mine.toml"
     texts = {
         text,
@@ -112,7 +112,7 @@ def test_the_fingerprint_tells_apart_whatever_changes_the_file(tmp_path: Path) -
     assert len(texts) == 4
     for changed in texts:
         machine.write_text(changed, encoding="utf-8")
-        prints.add(print_of(own, folders=[tmp_path]))
+        prints.add(print_of(definition, folders=[tmp_path]))
     assert len(prints) == 3 + 4
 
 
@@ -152,8 +152,8 @@ def test_text_with_units_means_the_same(name: str, text: str) -> None:
     )
     (axis,) = (axis for axis in bare.program.grid.axes if axis.name == name)
     read = read_sweep(tomllib.loads(bare.text), bare_is_si=False)
-    (again,) = (axis for axis in read.axes if axis.name == name)
-    np.testing.assert_array_equal(again.columns[name], axis.columns[name])
+    (repeated_axis,) = (axis for axis in read.axes if axis.name == name)
+    np.testing.assert_array_equal(repeated_axis.columns[name], axis.columns[name])
 
 
 def test_toml_reads_back_as_it_was() -> None:
@@ -173,9 +173,9 @@ def test_toml_reads_back_as_it_was() -> None:
         "reductions": [{"quantity": "time", "over": ["ranks"], "quantiles": [0.1]}],
         "measured": {"table": "x.csv", "where": {"gpu": "H100"}},
     }
-    again = tomllib.loads(to_toml(statement))
-    assert again == statement
-    assert list(again["axes"]) == list(statement["axes"])  # type: ignore[call-overload]
+    document = tomllib.loads(to_toml(statement))
+    assert document == statement
+    assert list(document["axes"]) == list(statement["axes"])  # type: ignore[call-overload]
     assert tomllib.loads(to_toml(with_si_units(statement)))["axes"]["latency"] == "1us,2us"
 
 

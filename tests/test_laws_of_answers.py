@@ -33,7 +33,7 @@ PLAN = keyed(
 def real(plans: list[dict[str, float]], **fixed: object) -> Case:
     """Return a case of plans that differ from a usual one as said."""
     fixed = {"hardware": "dgx-h100", "schedule": "one_f_one_b", **fixed}
-    return Case(tuple(fixed.items()), tuple(tuple((PLAN | one).items()) for one in plans))
+    return Case(tuple(fixed.items()), tuple(tuple((PLAN | plan).items()) for plan in plans))
 
 
 # Adapters; mixers of both kinds; offload; experts over nodes; a power limit; chunks and MTP.

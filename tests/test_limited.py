@@ -75,9 +75,9 @@ def test_no_limit_is_above_the_gpu_s_own(machine: str, limit: float, most: float
 
 def test_a_machine_that_is_limited_itself_is_not_limited_twice() -> None:
     """Grand Teton's H100 were fitted at their 500 W."""
-    own = {"hardware": "grand-teton-h100"}
-    assert one("step_time", **own, power_limit=500) == one("step_time", **own)
-    assert one("clock_ratio", **own, power_limit=500) == 1.0
+    settings = {"hardware": "grand-teton-h100"}
+    assert one("step_time", **settings, power_limit=500) == one("step_time", **settings)
+    assert one("clock_ratio", **settings, power_limit=500) == 1.0
 
 
 # Step times of Llama-3 8B by torchtitan on 8 GPUs: pytorch/ao @36027d82d,
@@ -97,8 +97,8 @@ def scaled(name: str) -> dict[str, str]:
 def test_scales_of_8_bits_are_as_slow_as_measured() -> None:
     """Without a scaling rowwise would be a fifth too fast."""
     for name, measured in MEASURED["grand-teton-h100"].items():
-        found = one("step_time", hardware="grand-teton-h100", **scaled(name))
-        assert found == pytest.approx(measured, rel=0.015), name
+        step_time = one("step_time", hardware="grand-teton-h100", **scaled(name))
+        assert step_time == pytest.approx(measured, rel=0.015), name
 
 
 def test_a_scaling_is_told_in_several_ways() -> None:
@@ -106,10 +106,10 @@ def test_a_scaling_is_told_in_several_ways() -> None:
     assert rows == one("step_time", precision="fp8", framework="torchtitan+rowwise_fp8")
     tensors = one("step_time", precision="fp8", fp8_scaling="tensor")
     assert tensors == one("step_time", precision="fp8") < rows
-    own = {"hardware": "dgx-b200"}
-    mx = one("step_time", **own, precision="fp8", fp8_scaling="mx")
-    assert mx == one("step_time", **own, precision="mxfp8")
-    assert mx == one("step_time", **own, precision="mxfp8", fp8_scaling="mx")
+    settings = {"hardware": "dgx-b200"}
+    mx = one("step_time", **settings, precision="fp8", fp8_scaling="mx")
+    assert mx == one("step_time", **settings, precision="mxfp8")
+    assert mx == one("step_time", **settings, precision="mxfp8", fp8_scaling="mx")
 
 
 @pytest.mark.parametrize(("given", "said"), examples(__file__, "scales_that_are_not_are_refused"))
@@ -123,15 +123,15 @@ def test_scales_that_are_not_are_refused(given: dict[str, Any], said: str) -> No
 
 def band(**given: Any) -> tuple[float, float]:
     """Return the band of a step's time."""
-    found = sweeps.sweep(["error_band_low", "error_band_high"], **{**OF_8B, **given})
-    return float(found["error_band_low"]), float(found["error_band_high"])
+    dataset = sweeps.sweep(["error_band_low", "error_band_high"], **{**OF_8B, **given})
+    return float(dataset["error_band_low"]), float(dataset["error_band_high"])
 
 
 def fitted(**given: Any) -> float:
     """Return the clock ratio that a measured step tells."""
-    found = sweeps.sweep(["step_time"], **{**OF_8B, **given})
-    assert float(found["step_time"]) == pytest.approx(given["measured_step_time"], rel=1e-9)
-    return float(found.attrs["clock_ratio"])
+    dataset = sweeps.sweep(["step_time"], **{**OF_8B, **given})
+    assert float(dataset["step_time"]) == pytest.approx(given["measured_step_time"], rel=1e-9)
+    return float(dataset.attrs["clock_ratio"])
 
 
 @pytest.mark.parametrize("ratio", [0.05, 0.5, 0.9, 1.0, 1.3])
@@ -145,9 +145,9 @@ def test_one_measured_step_tells_others_of_the_machine() -> None:
     """By the ratio of a bf16 row five others go from a mean error of 42 to one of 14 %."""
     before, after = [], []
     for hardware, rows in MEASURED.items():
-        own = {"hardware": hardware}
-        ratio = fitted(**own, measured_step_time=rows["bf16"])
-        told = {**own, "clock_ratio": ratio, "measured_step_time": rows["bf16"]}
+        settings = {"hardware": hardware}
+        ratio = fitted(**settings, measured_step_time=rows["bf16"])
+        told = {**settings, "clock_ratio": ratio, "measured_step_time": rows["bf16"]}
         for name, measured in rows.items():
             if name == "bf16":
                 continue
@@ -156,7 +156,7 @@ def test_one_measured_step_tells_others_of_the_machine() -> None:
             assert low <= error <= high or hardware == "dgx-b200"
             if hardware != "grand-teton-h100":
                 after.append(1.0 - 1.0 / (1.0 + error))
-                before.append(one("step_time", **own, **scaled(name)) / measured - 1.0)
+                before.append(one("step_time", **settings, **scaled(name)) / measured - 1.0)
     assert len(after) == 5
     assert np.mean(np.abs(before)) == pytest.approx(0.42, abs=0.02)
     assert np.mean(np.abs(after)) == pytest.approx(0.14, abs=0.01)
@@ -225,11 +225,11 @@ def test_python_and_commands_fit_alike(cli: Runner) -> None:
     assert f"--clock-ratio {ratio:.4g} --measured-step 10s" in output
     plan = cli(f"plan {line} --measured-plan tp=1")
     assert f"clock ratio {ratio:.3g}: fitted to the step of 10s" in " ".join(plan.out.split())
-    found = sweeps.plan(
+    plans = sweeps.plan(
         **{**OF_8B, "global_batch_size": 64}, measured_step_time=10.0, measured_plan={"tp": 1}
     )
-    assert found.recommended is not None
-    assert found.recommended["clock_ratio"] == pytest.approx(ratio, rel=1e-9)
+    assert plans.recommended is not None
+    assert plans.recommended["clock_ratio"] == pytest.approx(ratio, rel=1e-9)
     free = line.replace("--measured-step 10s", "--json")
     times = {
         cli(f"plan {free} {more}").records[0]["step_time_s"] for more in ("", "--measured-step 0")
@@ -241,9 +241,9 @@ def test_python_and_commands_fit_alike(cli: Runner) -> None:
         (f"{line} --measured-plan tp=1 --clock-ratio 0.8", "is given, which it tells"),
         (line.replace("--measured-step 10s", "--measured-plan tp=1"), "the time of its step"),
     ):
-        done = cli(f"plan {wrong}", fine=False)
-        assert done.code == 2
-        assert why in " ".join(done.err.split())
+        result = cli(f"plan {wrong}", fine=False)
+        assert result.code == 2
+        assert why in " ".join(result.err.split())
 
 
 def test_the_clock_is_fitted_for_overheads_own_configurations() -> None:
@@ -254,13 +254,13 @@ def test_the_clock_is_fitted_for_overheads_own_configurations() -> None:
     )
     machine = training_constants(load_hardware("dgx-h100"), load_framework("megatron-lm"))
     taken = {*Config.__dataclass_fields__, "output_matmul_flops"}
-    more = {name: one.value for name, one in machine.items() if name not in taken}
+    more = {name: value.value for name, value in machine.items() if name not in taken}
     free = Config(**shapes, more=more).completed()
     measured = 1.3 * Evaluation(free.numbers, free.labels)["step_time"]
     known = Config(**shapes, more={**more, "measured_step_time": measured}).completed()
     assert 0.1 < known.numbers["clock_ratio"] < 1.0
-    again = Evaluation(known.numbers, known.labels)["step_time"]
-    assert again == pytest.approx(measured, rel=1e-9)
+    step_time = Evaluation(known.numbers, known.labels)["step_time"]
+    assert step_time == pytest.approx(measured, rel=1e-9)
 
 
 # What launch files say of it.

@@ -97,15 +97,15 @@ def test_a_report_has_numbers_that_people_read(cli: Runner, line: str) -> None:
     check_numbers(cli(line, fine=False))
 
 
-def check_numbers(done: Done) -> None:
-    assert done.code in (0, 1)
-    assert done.out
-    for text in done.out.splitlines():
+def check_numbers(result: Done) -> None:
+    assert result.code in (0, 1)
+    assert result.out
+    for text in result.out.splitlines():
         if " is read as " in text:
             continue  # it repeats a value as it was typed
-        for what, pattern in NEVER.items():
-            found = re.search(pattern, text)
-            assert not found or (what == "below a nanosecond" and of_a_constant(text)), (what, text)
+        for name, pattern in NEVER.items():
+            match = re.search(pattern, text)
+            assert not match or (name == "below a nanosecond" and of_a_constant(text)), (name, text)
 
 
 def of_a_constant(text: str) -> bool:
@@ -148,8 +148,8 @@ def strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):
-        for own in value.values() if isinstance(value, dict) else value:
-            yield from strings(own)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from strings(item)
 
 
 def test_texts_of_the_catalogue_have_no_exponents() -> None:
@@ -179,8 +179,8 @@ def test_percent_has_a_space_and_no_more_digits_than_count(
 
 
 def test_digits_of_a_column_of_percentages_are_as_many() -> None:
-    assert [percent(one, 1) for one in (0.524, 0.08, -1e-5)] == ["52.4 %", "8.0 %", "0.0 %"]
-    assert [change_by(one, 1) for one in (0.004, -0.028)] == ["+0.4 %", "-2.8 %"]
+    assert [percent(share, 1) for share in (0.524, 0.08, -1e-5)] == ["52.4 %", "8.0 %", "0.0 %"]
+    assert [change_by(share, 1) for share in (0.004, -0.028)] == ["+0.4 %", "-2.8 %"]
 
 
 @pytest.mark.parametrize(("name", "text"), examples(__file__, "powers"))
@@ -189,9 +189,9 @@ def test_memory_is_in_powers_of_ten_and_messages_in_powers_of_two(name: str, tex
 
 
 def test_what_cannot_be_bought_says_why_at_once(cli: Runner) -> None:
-    done = cli("buy --tokens 15T --days 0.01 --model llama3-8b --hardware dgx-h100", fine=False)
-    assert done.code == 1
-    answer = " ".join(done.out.split("\n  llama3-8b on")[0].split())
+    runner = cli("buy --tokens 15T --days 0.01 --model llama3-8b --hardware dgx-h100", fine=False)
+    assert runner.code == 1
+    answer = " ".join(runner.out.split("\n  llama3-8b on")[0].split())
     assert answer.startswith("no machine can: 0.01 days are below the 0.0689 days of 131,072 GPUs")
 
 
@@ -215,8 +215,8 @@ def test_parts_that_take_nothing_are_left_out(cli: Runner) -> None:
 @example(2.927e13, 4)
 def test_a_plain_number_is_the_number(value: float, digits: int) -> None:
     text = plain(value, digits)
-    for what, pattern in NEVER.items():
-        assert not re.search(pattern, text) or (what == "exponent" and abs(value) < 1e-15)
+    for name, pattern in NEVER.items():
+        assert not re.search(pattern, text) or (name == "exponent" and abs(value) < 1e-15)
     if math.isfinite(value) and abs(value) < 1e300:
         read = float(text.replace(",", ""))
         assert read == pytest.approx(value, rel=0.51 * 10.0 ** (1 - digits), abs=1e-320)

@@ -113,8 +113,8 @@ def asked(request: pytest.FixtureRequest) -> tuple[dict[str, Any], list[Executio
     }
     spec = {"title": "Plans", "axes": {"row": columns}, "constants": common}
     job = analysis_job(spec)
-    found = job.program.evaluate(job.stored)
-    rows = {name: np.broadcast_to(values, ROWS) for name, values in found.items()}
+    values_by_name = job.program.evaluate(job.stored)
+    rows = {name: np.broadcast_to(values, ROWS) for name, values in values_by_name.items()}
     return {**common, "row": columns}, plans, job, rows
 
 
@@ -171,24 +171,24 @@ def test_python_says_what_analysis_says(
         **{name: np.array(column) for name, column in given["row"].items()},
     }
     fields = {quantity: field for field, quantity in RENAMED.items()}
-    own = {fields[name]: value for name, value in numbers.items() if name in fields}
+    numbers_by_field = {fields[name]: value for name, value in numbers.items() if name in fields}
     more = {name: value for name, value in numbers.items() if name not in fields}
-    found = analyze_config(
+    config = analyze_config(
         Config(
             topology_kind=labels["topology"],
             **{name: labels[name] for name in FIELDS},
-            **own,  # type: ignore[arg-type]
+            **numbers_by_field,  # type: ignore[arg-type]
             more=more,
         )
     )
     faults = np.array(
         [bool(set(job.program.faults.named(int(bits))) - NOTES) for bits in rows["status"]]
     )
-    np.testing.assert_array_equal(np.broadcast_to(~found.valid, ROWS), faults)
+    np.testing.assert_array_equal(np.broadcast_to(~config.valid, ROWS), faults)
     result = {
-        "peak_memory": found.per_gpu_memory_bytes,
-        "communication_upper_bound": found.total_comm_time_per_step_upper_bound_s,
-        **{f"{name}_communication_time": time for name, time in found.dimension_times.items()},
+        "peak_memory": config.per_gpu_memory_bytes,
+        "communication_upper_bound": config.total_comm_time_per_step_upper_bound_s,
+        **{f"{name}_communication_time": time for name, time in config.dimension_times.items()},
     }
     for name, values in result.items():
         if name in rows:
@@ -238,12 +238,15 @@ def test_the_defaults_of_the_command_line_are_those_of_python(flags: dict[str, A
     values = {
         name: float(value.flat[0]) for name, value in job.program.evaluate(job.stored).items()
     }
-    found = analyze_config(config)
+    actual_config = analyze_config(config)
     if "peak_memory" in values:
-        assert float(found.per_gpu_memory_bytes) == values["peak_memory"]
+        assert float(actual_config.per_gpu_memory_bytes) == values["peak_memory"]
     result = {
-        "communication_upper_bound": found.total_comm_time_per_step_upper_bound_s,
-        **{f"{name}_communication_time": time for name, time in found.dimension_times.items()},
+        "communication_upper_bound": actual_config.total_comm_time_per_step_upper_bound_s,
+        **{
+            f"{name}_communication_time": time
+            for name, time in actual_config.dimension_times.items()
+        },
     }
     evaluation, compared = evaluation_of(job), 0
     for name, time in result.items():
@@ -279,19 +282,21 @@ ROWS_ASKED = rows_asked()
 
 
 @pytest.mark.thorough_cases(every=12)
-@pytest.mark.parametrize("case", ROWS_ASKED, ids=[f"{one.source}-{one.name}" for one in ROWS_ASKED])
+@pytest.mark.parametrize(
+    "case", ROWS_ASKED, ids=[f"{name.source}-{name.name}" for name in ROWS_ASKED]
+)
 def test_a_measured_row_is_predicted_as_analysis_answers(case: Case) -> None:
     software = load_framework(case.labels["framework"])
-    habits: dict[str, Any] = {name: one.value for name, one in software.plan.items()}
+    habits: dict[str, Any] = {name: value.value for name, value in software.plan.items()}
     habits |= software.labels
-    own: dict[str, Any] = {**SILENT, **case.numbers, **case.labels}
-    own.pop("preset", None)  # What it set is among the others, but for what the row has not
+    settings: dict[str, Any] = {**SILENT, **case.numbers, **case.labels}
+    settings.pop("preset", None)  # What it set is among the others, but for what the row has not
     if case.labels["recompute"] == "block":  # As few layers as the memory leaves
-        del own["memory_capacity"]
-    told = {name: value for name, value in own.items() if habits.get(name) != value}
-    assert len(told) < len(own)
+        del settings["memory_capacity"]
+    told = {name: value for name, value in settings.items() if habits.get(name) != value}
+    assert len(told) < len(settings)
     job = analysis_job({"title": "A row", "constants": told})
-    found = job.program.evaluate(job.stored)
+    values_by_name = job.program.evaluate(job.stored)
     for kind, quantity, ours in (
         ("step_time", "step_time", "step_time"),
         ("memory", "memory", "peak_memory"),
@@ -299,7 +304,7 @@ def test_a_measured_row_is_predicted_as_analysis_answers(case: Case) -> None:
         asked = dataclasses.replace(case, kind=kind, quantity=quantity)
         (predicted,) = predict([asked]).values
         assert predicted > 0.0
-        assert float(found[ours].item()) == predicted, ours
+        assert float(values_by_name[ours].item()) == predicted, ours
 
 
 # What a rule may say of a source that a framework's file could have as its habit, and why it isn't.
@@ -317,13 +322,13 @@ def test_a_habit_stands_in_the_softwares_file() -> None:
     bytes_of = next(iter(RECIPES.values())).given()
     holdable = {*ENTRIES["figures"], *ENTRIES["plan"], *bytes_of, "recipe", "reduction_bytes"}
     holdable |= set("recompute attention_kernel loss context_parallel schedule algorithm".split())
-    found = set()
+    actual = set()
     for rule in shipped_rules():
         groups = {name for column in rule.where.values() for name in column.groupindex}
         names = (rule.words.keys() | rule.numbers.keys() | groups) & holdable
         if {"source_id", "model", "notes"} & rule.where.keys():
-            found |= names
+            actual |= names
             assert rule.because or not names, f"{sorted(names)}: nothing says why"
         else:
             assert names <= COLUMNS
-    assert found == PUBLISHED.keys()
+    assert actual == PUBLISHED.keys()

@@ -44,12 +44,12 @@ def machine_of(draw: Random, folder: Path) -> tuple[str, dict[str, float]]:
     name = f"drawn-{draw.randrange(10**9)}"
     text = text.replace('name = "dgx-h100"', f'name = "{name}"')
     text = re.sub(r"^(links|link_bandwidth) = .*\n", "", text, flags=re.M)
-    for level, place in (("intra", "scale_up"), ("inter", "scale_out")):
-        head, tail = text.split(f"[{place}]")
+    for level, domain in (("intra", "scale_up"), ("inter", "scale_out")):
+        head, tail = text.split(f"[{domain}]")
         for figure, unit in (("bandwidth", "B/s"), ("latency", "s")):
             spec = f'{figure} = {{ value = "{figures[f"{level}_{figure}"]:.{PRECISE}g} {unit}"'
             tail = re.sub(rf'^{figure} = {{ value = "[^"]*"', spec, tail, count=1, flags=re.M)
-        text = f"{head}[{place}]{tail}"
+        text = f"{head}[{domain}]{tail}"
     (folder / f"{name}.toml").write_text(text, encoding="utf-8")
     return name, figures
 
@@ -126,13 +126,13 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
         "software": "none",
     }
     share = draw.uniform(0.5, 1.0)
-    found = step(name, {**given, SHARE: share}, tmp_path)
-    bandwidth = found["effective_intra_bandwidth"]
+    actual = step(name, {**given, SHARE: share}, tmp_path)
+    bandwidth = actual["effective_intra_bandwidth"]
     assert bandwidth == share * drawn["intra_bandwidth"]
     for kind in ("all_reduce", "all_gather", "reduce_scatter"):
-        message = found["tp_message_bytes"]
+        message = actual["tp_message_bytes"]
         time = charged(name, kind, tp, message, tmp_path, intra_bandwidth=bandwidth)
-        assert found[f"tp_{kind}_time"] == time, kind
+        assert actual[f"tp_{kind}_time"] == time, kind
     whole = step(name, given, tmp_path)
     assert whole["tp_all_gather_time"] == charged(name, "all_gather", tp, message, tmp_path)
 
@@ -143,8 +143,8 @@ def test_collective_is_what_everyone_charges(seed: int, tmp_path: Path) -> None:
     rates = replace(rates, library={})
     cases = [Overlap(tp, "fc1", "fprop"), Overlap(tp, "fc2", "fprop")]
     turn = predict(load_model(MODEL).shapes, 4096, cases, rates).forward.comm[0]
-    assert turn[0] == found["tp_all_gather_time"]
-    assert turn[1] == found["tp_reduce_scatter_time"]
+    assert turn[0] == actual["tp_all_gather_time"]
+    assert turn[1] == actual["tp_reduce_scatter_time"]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -215,7 +215,7 @@ def test_the_tuner_s_products_are_the_overlap_s_and_the_step_s(operator: str, ph
     asked = f"{name}_{kind}_time"
     program = prepare({"quantities": [asked], "constants": constants}).program
     cell = Evaluation.of_cell(program.builder(program.cases[0]), {})
-    inputs = [one for one in REGISTRY["matmul_time"].inputs if one not in sizes[phase]]
+    inputs = [formula for formula in REGISTRY["matmul_time"].inputs if formula not in sizes[phase]]
     smooth = {one: cell[one] for one in inputs} | sizes[phase]
     smooth["matmul_efficiency"] = cell["sized_matmul_efficiency"]
     # And it adds a weight's gradient to those of earlier micro-batches, as no single product does.
@@ -240,14 +240,14 @@ def test_a_step_charges_a_profile_as_collective_does(seed: int, tmp_path: Path) 
         "global_batch_size": 32,
         "software": "nccl",
     }
-    found = step(name, given, tmp_path)
+    actual = step(name, given, tmp_path)
     further = {"software": "nccl", "environment": "step"}
     for kind in ("all_reduce", "all_gather", "reduce_scatter"):
-        message = found["tp_message_bytes"]
+        message = actual["tp_message_bytes"]
         time = charged(name, kind, tp, message, tmp_path, **further)
-        assert found[f"tp_{kind}_time"] == time, kind
+        assert actual[f"tp_{kind}_time"] == time, kind
     bare = step(name, {**given, "software": "none"}, tmp_path)
-    assert bare["tp_all_gather_time"] != found["tp_all_gather_time"]
+    assert bare["tp_all_gather_time"] != actual["tp_all_gather_time"]
 
 
 def test_a_step_between_nodes_charges_a_profile_as_collective_does() -> None:
@@ -260,23 +260,25 @@ def test_a_step_between_nodes_charges_a_profile_as_collective_does() -> None:
         "model": MODEL,
     }
     arrays = prepare({"quantities": wanted, "constants": given}).program.evaluate()
-    found = {quantity: float(arrays[quantity]) for quantity in wanted}
+    actual_arrays = {quantity: float(arrays[quantity]) for quantity in wanted}
     further = {"software": "nccl", "environment": "step"}
     folder = Path()
-    reduced = charged("dgx-h100", "all_reduce", 32, found["dp_reduce_bytes"], folder, **further)
-    assert found["dp_all_reduce_time"] == reduced
+    reduced = charged(
+        "dgx-h100", "all_reduce", 32, actual_arrays["dp_reduce_bytes"], folder, **further
+    )
+    assert actual_arrays["dp_all_reduce_time"] == reduced
     pair = {**further, "members_in_node": 1.0, "ranks_sharing_nic": 1.0, "gpus_per_node": 1}
-    sent = charged("dgx-h100", "p2p", 2, found["pp_message_bytes"], folder, **pair)
-    assert found["pp_transfer_time"] == sent
+    sent = charged("dgx-h100", "p2p", 2, actual_arrays["pp_message_bytes"], folder, **pair)
+    assert actual_arrays["pp_transfer_time"] == sent
 
 
 @pytest.mark.parametrize("written", ["allreduce", "AllReduce", "all-reduce", "ALL_REDUCE"])
 def test_names_are_understood_however_they_are_written(written: str) -> None:
     def time(**given: Any) -> float:
         constants = {"ranks": 8, "message_bytes": 2.0**20, **given}
-        found = prepare({"quantities": ["time"], "constants": constants}).program
-        assert found.labels["collective"] == "all_reduce"
-        return float(found.evaluate(("time",))["time"])
+        program = prepare({"quantities": ["time"], "constants": constants}).program
+        assert program.labels["collective"] == "all_reduce"
+        return float(program.evaluate(("time",))["time"])
 
     usual = time(collective="all_reduce", topology="ring", hardware="dgx-h100")
     assert time(collective=written, topology="RING", hardware="DGX_H100") == usual

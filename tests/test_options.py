@@ -158,18 +158,20 @@ def differs(cli: Runner, base: str, flag: str, value: str) -> None:
 
 def option_of(command: str, name: str) -> click.Option:
     context = click.Context(commands)
-    found = commands.get_command(context, command)
-    assert found is not None
+    actual_command = commands.get_command(context, command)
+    assert actual_command is not None
     return next(
-        param for param in found.params if isinstance(param, click.Option) and param.name == name
+        param
+        for param in actual_command.params
+        if isinstance(param, click.Option) and param.name == name
     )
 
 
 def options_of(command: str) -> list[str]:
-    found = commands.get_command(click.Context(commands), command)
-    assert found is not None
-    own = [str(param.name) for param in found.params if isinstance(param, click.Option)]
-    return [name for name in own if name not in OUTPUTS | MEANS]
+    actual_command = commands.get_command(click.Context(commands), command)
+    assert actual_command is not None
+    names = [str(param.name) for param in actual_command.params if isinstance(param, click.Option)]
+    return [name for name in names if name not in OUTPUTS | MEANS]
 
 
 def check(cli: Runner, command: str, cases: Cases, usual: str, name: str) -> None:
@@ -190,7 +192,7 @@ def test_options_of_analysis(cli: Runner, name: str) -> None:
 
 
 @pytest.mark.thorough_cases("memory", "moe", "num_experts", "lost_nodes", "sensitivity", every=3)
-@pytest.mark.parametrize("name", [one for one in options_of("plan") if one in OF_PLANS])
+@pytest.mark.parametrize("name", [option for option in options_of("plan") if option in OF_PLANS])
 def test_options_of_plan(cli: Runner, name: str) -> None:
     check(cli, "plan", OF_PLANS, SMALL, name)
 
@@ -260,18 +262,20 @@ def test_what_a_command_alone_has_is_asserted_too(cli: Runner, tmp_path: Path) -
 
 
 @pytest.mark.thorough_cases(every=5)
-@pytest.mark.parametrize("name", [one for one in options_of("tune") if one != "output_dir"])
+@pytest.mark.parametrize(
+    "name", [option for option in options_of("tune") if option != "output_dir"]
+)
 def test_options_of_the_tuner(cli: Runner, tmp_path: Path, name: str) -> None:
     plain = cli(f"{TUNED} plain --json", fine=False)
     flag = option_of("tune", name).opts[0]
-    found = cli(f"{TUNED} other {flag} {OF_TUNER[name]} --json", fine=False)
-    if found.code == 2:
+    actual = cli(f"{TUNED} other {flag} {OF_TUNER[name]} --json", fine=False)
+    if actual.code == 2:
         named = (flag, name, OF_TUNER[name])
-        assert any(text and text in found.err for text in named), found.err
+        assert any(text and text in actual.err for text in named), actual.err
     else:
         files = [sorted(one.read_text().replace(folder, "") for one in (tmp_path / folder).iterdir()
                         if one.is_file()) for folder in ("plain", "other")]  # fmt: skip
-        assert (found.out, files[1]) != (plain.out, files[0])
+        assert (actual.out, files[1]) != (plain.out, files[0])
 
 
 def value_of(name: str) -> str:
@@ -281,9 +285,9 @@ def value_of(name: str) -> str:
 
 def asked(command: str, line: str) -> Any:
     """Return what a command asks for with some options."""
-    found = commands.get_command(click.Context(commands), command)
-    assert found is not None
-    with found.make_context(command, shlex.split(line)) as context:
+    actual_command = commands.get_command(click.Context(commands), command)
+    assert actual_command is not None
+    with actual_command.make_context(command, shlex.split(line)) as context:
         if command == "plan":
             options = plan_command.read_options(context.params)
             if options.calculator:
@@ -318,22 +322,22 @@ def test_quantities_are_in_the_question_of(command: str, base: str) -> None:
             flag = option_of(command, name).opts[0]
             value = OTHER.get(name, value_of(name)) if "--params" in base else value_of(name)
             try:
-                found = str(asked(command, f"{base} {flag} '{value}'"))
+                actual_error = str(asked(command, f"{base} {flag} '{value}'"))
             except InputError as error:  # what can't act here is refused by its name
-                found = str(error)
-                assert name in found
-            assert found != str(plain), name
+                actual_error = str(error)
+                assert name in actual_error
+            assert actual_error != str(plain), name
 
 
 BUY = "--model llama3-8b --tokens 1T --days 9"
 
 
 @pytest.mark.parametrize(
-    "other",
+    "text",
     [BUY.replace("1T", "2T"), BUY.replace("9", "8"), f"{BUY} --budget 9M", f"{BUY} --capital 9000"],
 )
-def test_options_of_buy_alone(other: str) -> None:
-    assert str(asked("buy", other)) != str(asked("buy", BUY))
+def test_options_of_buy_alone(text: str) -> None:
+    assert str(asked("buy", text)) != str(asked("buy", BUY))
 
 
 def test_nothing_is_left_out() -> None:

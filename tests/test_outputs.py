@@ -152,13 +152,13 @@ def test_a_result_leaves_by_one_way(told: Callable[[str], Done], tmp_path: Path,
     assert "--output mine.nc: exists already; --overwrite replaces it" in refused.err
     assert Path("mine.nc").read_text() == "mine"
     # A file, figures beside it, and records, of one run.
-    done = told(f"{line} --output x.nc --plot --json")
-    assert done.code == 0, done.err
-    assert "wrote x.nc (" in done.err
-    drawn = drawn_in(done.err)
-    assert any(path.endswith(".png") for path in drawn), done.err
+    result = told(f"{line} --output x.nc --plot --json")
+    assert result.code == 0, result.err
+    assert "wrote x.nc (" in result.err
+    drawn = drawn_in(result.err)
+    assert any(path.endswith(".png") for path in drawn), result.err
     assert all(Path(path).stat().st_size > 1000 for path in drawn)
-    whole = done.records
+    whole = result.records
     records = whole if isinstance(whole, list) else whole["cases" if "cases" in whole else "rows"]
     with sweeps.open(tmp_path / "x.nc") as dataset:
         for attribute in PROVENANCE:
@@ -171,9 +171,11 @@ def test_a_result_leaves_by_one_way(told: Callable[[str], Done], tmp_path: Path,
             assert "origin" not in coordinate.attrs or read(coordinate.attrs)
         for field, variable in pairs.items():
             stored = numbers(dataset[variable].to_numpy().ravel().tolist())
-            found = numbers(record.get(field) for record in records)
-            assert found, field
-            np.testing.assert_allclose([scale * one for one in found], stored, rtol=1e-15)
+            actual_numbers = numbers(record.get(field) for record in records)
+            assert actual_numbers, field
+            np.testing.assert_allclose(
+                [scale * actual_number for actual_number in actual_numbers], stored, rtol=1e-15
+            )
     # The same once more: nothing is written again, and CSV has what JSON has.
     shutil.rmtree("tuned", ignore_errors=True)  # where a tuning lays configurations
     again = told(f"{line} --output x.nc --csv")

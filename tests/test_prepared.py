@@ -34,9 +34,9 @@ SMALL = ("time", "busbw")
 
 def same(found: Any, wanted: Any) -> bool:
     """Return whether numbers have the same bits; what doesn't exist is the same as well."""
-    one, other = (np.array(each, np.float64).reshape(-1) for each in (found, wanted))
-    both = np.isnan(one) & np.isnan(other)
-    return bool(np.all(both | (one.view(np.int64) == other.view(np.int64))))
+    left, right = (np.array(array, np.float64).reshape(-1) for array in (found, wanted))
+    both = np.isnan(left) & np.isnan(right)
+    return bool(np.all(both | (left.view(np.int64) == right.view(np.int64))))
 
 
 def swept(names: Any, given: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
@@ -68,14 +68,16 @@ def compare(given: dict[str, Any], points: list[dict[str, Any]], names: Any = QU
         columns = {name: [point[name] for point, _ in answers] for name in points[0]}
         every = model(**columns)
         for name in (*names, "status"):
-            assert same(every[name], [found[name] for _, found in answers]), (name, given)
-    return sum(not np.isnan(found[names[0]]) for _, found in answers)
+            assert same(every[name], [answer[name] for _, answer in answers]), (name, given)
+    return sum(not np.isnan(answer[names[0]]) for _, answer in answers)
 
 
 def points_of(number: int, seed: int, **values: list[float]) -> list[dict[str, float]]:
     """Return points with a value of each list."""
-    own = random.Random(seed)
-    return [{name: own.choice(value) for name, value in values.items()} for _ in range(number)]
+    generator = random.Random(seed)
+    return [
+        {name: generator.choice(value) for name, value in values.items()} for _ in range(number)
+    ]
 
 
 @pytest.mark.parametrize("given", examples(__file__, "collectives_have_the_same_bits"))
@@ -177,10 +179,10 @@ def test_unknown_names_are_refused_at_once(model: Prepared) -> None:
 
 
 def test_it_can_be_pickled_and_called_by_threads(model: Prepared) -> None:
-    again = pickle.loads(pickle.dumps(model))
+    document = pickle.loads(pickle.dumps(model))
     plans = [(tp, pp) for tp in (1, 2, 4, 8) for pp in (1, 2)] * 8
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda plan: again(tp=plan[0], pp=plan[1]).step_time, plans))
+        found = list(pool.map(lambda plan: document(tp=plan[0], pp=plan[1]).step_time, plans))
     assert found == [model(tp=tp, pp=pp).step_time for tp, pp in plans]
 
 
@@ -228,9 +230,9 @@ def test_the_example_of_the_guide_finds_the_best_plan() -> None:
     names: dict[str, Any] = {}
     exec("\n".join(code.lines), names)
     sizes = {"tp": [1, 2, 4, 8], "pp": [1, 2, 4, 8], "cp": [1, 2, 4], "micro_batch": [1, 2, 4]}
-    found = names["model"].dataset(**sizes)
-    fits = (found.status == 0) & (found.peak_memory < 70e9)
-    fastest = found.step_time.where(fits).min().item()
+    dataset = names["model"].dataset(**sizes)
+    fits = (dataset.status == 0) & (dataset.peak_memory < 70e9)
+    fastest = dataset.step_time.where(fits).min().item()
     assert names["cost"](names["best"]) == fastest
     assert "heads not divisible" in names["why"]
 
@@ -288,9 +290,9 @@ def test_operations_are_those_of_arrays() -> None:
         recorder = Recorder({0: "a", 1: "b"}, {})
         one, other = recorder._known[0], recorder._known[1]
         with recording():
-            found = function(*(one, other)[: function.nin])
-        kept = [recorder.tape.of(found, found.kind)]
-        assert found.kind in (NUMBER, TRUTH)
+            actual = function(*(one, other)[: function.nin])
+        kept = [recorder.tape.of(actual, actual.kind)]
+        assert actual.kind in (NUMBER, TRUTH)
         evaluated = written(recorder.tape, ["a", "b"], [], ["{0}"], kept)
         with np.errstate(all="ignore"):
             for a, b in pairs:

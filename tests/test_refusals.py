@@ -34,7 +34,7 @@ def test_a_refusal_names_what_was_typed(
     assert run(shlex.split(line)) == 2
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.splitlines() == [f"sweeps: {one}" for one in said]
+    assert told.err.splitlines() == [f"sweeps: {fault}" for fault in said]
     # No repr of what was typed, no internal name of it, no exponent.
     assert not re.search(r"\w = '|\d[eE][+-]?\d", told.err)
 

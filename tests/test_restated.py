@@ -119,20 +119,20 @@ def taken(job: Job) -> Question:
 
 def numbers(job: Job) -> Mapping[str, Any]:
     with np.errstate(all="ignore"):
-        found = job.program.evaluate()
+        values_by_name = job.program.evaluate()
     return {
         name: np.asarray(values)
-        for name, values in found.items()
+        for name, values in values_by_name.items()
         if name not in SURENESS and "error_band" not in name
     }
 
 
-def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
     """Return the numbers that both have and that aren't equal bit for bit."""
     return [
         name
-        for name in one.keys() & other.keys()
-        if not np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f")
+        for name in left.keys() & right.keys()
+        if not np.array_equal(left[name], right[name], equal_nan=left[name].dtype.kind == "f")
     ]
 
 
@@ -141,16 +141,16 @@ def check(question: Question, draw: Callable[[Any], Any], *, some: int) -> None:
         base = job_of(question)
     except InputError:
         reject()  # no such plan or network
-    known, own = numbers(base), taken(base)
-    assert own, question
-    pick = draw(st.lists(st.sampled_from(sorted(own)), min_size=1, max_size=some, unique=True))
+    known, restated = numbers(base), taken(base)
+    assert restated, question
+    pick = draw(st.lists(st.sampled_from(sorted(restated)), min_size=1, max_size=some, unique=True))
     for name in pick:
-        again = job_of({**question, name: own[name]})
-        assert not unlike(known, numbers(again)), (question, name, own[name])
+        job = job_of({**question, name: restated[name]})
+        assert not unlike(known, numbers(job)), (question, name, restated[name])
         if "message_bytes" in question and name not in LABELS:
-            check_taken(again, {name: "as taken"}, [])
-    together = job_of({**question, **own})
-    assert not unlike(known, numbers(together)), (question, own)
+            check_taken(job, {name: "as taken"}, [])
+    together = job_of({**question, **restated})
+    assert not unlike(known, numbers(together)), (question, restated)
 
 
 @pytest.mark.thorough
@@ -221,9 +221,9 @@ FURTHER: dict[str, Question] = {
 def test_all_values_of_a_step_given_back(further: str) -> None:
     question = {**PLAN, **FURTHER[further]}
     base = job_of(question)
-    own = taken(base)
-    assert len(own) > 190
-    assert not unlike(numbers(base), numbers(job_of({**question, **own}))), own
+    restated = taken(base)
+    assert len(restated) > 190
+    assert not unlike(numbers(base), numbers(job_of({**question, **restated}))), restated
 
 
 # Values of which each has changed an answer, and hypothesis might not draw today.
@@ -252,16 +252,16 @@ def test_values_that_once_changed_an_answer(asked: Question, values: Question) -
     question = {"message_bytes": 2.0**26, **asked}
     base = sweeps.sweep(["time", "energy"], **question)
     for name, value in values.items():
-        again = sweeps.sweep(["time", "energy"], **{**question, name: value})
-        np.testing.assert_array_equal(again["time"].item(), base["time"].item(), name)
-        np.testing.assert_array_equal(again["energy"].item(), base["energy"].item(), name)
+        dataset = sweeps.sweep(["time", "energy"], **{**question, name: value})
+        np.testing.assert_array_equal(dataset["time"].item(), base["time"].item(), name)
+        np.testing.assert_array_equal(dataset["energy"].item(), base["energy"].item(), name)
 
 
 def test_a_dataset_names_values_that_are_taken_back() -> None:
     """Every coordinate that wasn't given, of a sweep over ranks and messages."""
     axes: Question = {"ranks": [8, 16], "message_bytes": [1e6, 1e9]}
     base = sweeps.sweep("time", **axes)
-    own = {
+    restated = {
         str(name): coord.item()
         for name, coord in with_constants(base).coords.items()
         if not coord.dims
@@ -269,9 +269,9 @@ def test_a_dataset_names_values_that_are_taken_back() -> None:
         and read(coord.attrs)[0].kind not in (GIVEN, UNKNOWN)
         and not (name in LABELS and LABELS[str(name)].follows)
     }
-    assert {"hardware", "inter_bandwidth", "channel_efficiency"} <= own.keys()
-    again = sweeps.sweep("time", **axes, **own)
-    np.testing.assert_array_equal(again["time"].to_numpy(), base["time"].to_numpy())
+    assert {"hardware", "inter_bandwidth", "channel_efficiency"} <= restated.keys()
+    dataset = sweeps.sweep("time", **axes, **restated)
+    np.testing.assert_array_equal(dataset["time"].to_numpy(), base["time"].to_numpy())
 
 
 @pytest.mark.thorough
@@ -285,7 +285,7 @@ def test_a_plans_values_given_back() -> None:
     shapes = load_model("llama3-8b").shapes
     assert space.plan is not None
     used = space.plan.used() - SURENESS
-    own = {
+    constants_by_name = {
         name: space.resolved.constants[name]
         for name, origins in space.resolved.origins.items()
         if name in used
@@ -294,27 +294,29 @@ def test_a_plans_values_given_back() -> None:
         and np.isfinite(space.resolved.constants[name])
         and name not in shapes  # A model says these itself
     }
-    assert {"inter_bandwidth", "channel_efficiency", "tp_overlap"} <= own.keys()
-    again = sweeps.plan(**{**asked, **own, "hardware": "dgx-h100", "software": "nccl"})
-    assert again.search.answer is not None
-    assert again.search.answer.search.values[0] == base.search.answer.search.values[0]
-    assert again.recommended is not None
+    assert {"inter_bandwidth", "channel_efficiency", "tp_overlap"} <= constants_by_name.keys()
+    plans = sweeps.plan(
+        **{**asked, **constants_by_name, "hardware": "dgx-h100", "software": "nccl"}
+    )
+    assert plans.search.answer is not None
+    assert plans.search.answer.search.values[0] == base.search.answer.search.values[0]
+    assert plans.recommended is not None
     assert base.recommended is not None
-    assert again.recommended.split == base.recommended.split
+    assert plans.recommended.split == base.recommended.split
 
 
 def test_a_tuners_rates_given_back() -> None:
-    own = read_rates("dgx-h100")
+    rates = read_rates("dgx-h100")
     for name in ("bandwidth", "latency", "sms", "copy_engine_bandwidth", "launch_time"):
-        again = read_rates("dgx-h100", given={name: own[name]})
-        assert again.library == own.library
-        assert {key: figure.value for key, figure in again.figures.items()} == {
-            key: one.value for key, one in own.figures.items()
+        repeated_rates = read_rates("dgx-h100", given={name: rates[name]})
+        assert repeated_rates.library == rates.library
+        assert {key: figure.value for key, figure in repeated_rates.figures.items()} == {
+            key: figure.value for key, figure in rates.figures.items()
         }
-    slow = read_rates("dgx-h100", given={"bandwidth": own["bandwidth"] / 2.0})
-    assert slow.library["intra_bandwidth"] == own.library["intra_bandwidth"] / 2.0
-    late = read_rates("dgx-h100", given={"latency": own["latency"] + 1e-6})
-    assert late.library["step_latency"] == pytest.approx(own.library["step_latency"] + 1e-6)
+    slow = read_rates("dgx-h100", given={"bandwidth": rates["bandwidth"] / 2.0})
+    assert slow.library["intra_bandwidth"] == rates.library["intra_bandwidth"] / 2.0
+    late = read_rates("dgx-h100", given={"latency": rates["latency"] + 1e-6})
+    assert late.library["step_latency"] == pytest.approx(rates.library["step_latency"] + 1e-6)
 
 
 DURATIONS = {"compute_time": "50ms", "communication_time": "10ms"}
@@ -346,17 +348,17 @@ def test_an_overlaps_values_given_back(
     question = {**asked, "mechanism": mechanism}
     base = overlap_of(question, hardware)
     flags = {*flags_in(QUANTITIES)}
-    own = {
+    restated = {
         name: value if isinstance(value, str) else repr(float(value))
         for name, value in taken(base).items()
         if name in flags
     }
     known = numbers(base)
-    for name, value in own.items():
-        again = overlap_of({**question, name: value}, hardware)
-        assert not unlike(known, numbers(again)), (name, value)
-    assert not unlike(known, numbers(overlap_of({**question, **own}, hardware))), own
-    assert own or mechanism == "bulk_queued"
+    for name, value in restated.items():
+        overlap = overlap_of({**question, name: value}, hardware)
+        assert not unlike(known, numbers(overlap)), (name, value)
+    assert not unlike(known, numbers(overlap_of({**question, **restated}, hardware))), restated
+    assert restated or mechanism == "bulk_queued"
 
 
 # What `hops` takes where it isn't given, and the machine's links as its table has them.
@@ -376,10 +378,10 @@ def test_hops_values_given_back(
     base = cli(asked).records
     links = load_hardware(machine).figures
     names = [name for name in flags_in("hop links") if name in links]
-    own = {name: repr(links[name].value) for name in names}
+    restated = {name: repr(links[name].value) for name in names}
     if machine == "dgx-h100":
-        own |= HOPS
-    given = [f"--{name.replace('_', '-')} {value}" for name, value in own.items()]
+        restated |= HOPS
+    given = [f"--{name.replace('_', '-')} {value}" for name, value in restated.items()]
     for flag in given:
         assert cli(f"{asked} {flag}").records == base, flag
     assert cli(f"{asked} {' '.join(given)}").records == base
@@ -401,23 +403,24 @@ def test_a_purchases_values_given_back() -> None:
     base = bought({})
     space = answer(read_request(TRAINED, objective="time").first).search.space
     assert space.plan is not None
-    every = space.resolved.constants
-    own = {
-        name: repr(float(every[name]))
+    constants = space.resolved.constants
+    restated = {
+        name: repr(float(constants[name]))
         for name, origins in space.resolved.origins.items()
         if name in space.plan.used() - SURENESS
-        and name in every
+        and name in constants
         and name not in TRAINED
         and origins[0].kind != UNKNOWN
-        and np.isfinite(every[name])
+        and np.isfinite(constants[name])
     }
     few = tuple(
         "inter_bandwidth channel_efficiency matmul_efficiency memory_capacity dp_overlap".split()
     )
-    assert {*few} <= own.keys()
-    own["gpu_hour_price"] = repr(load_hardware("dgx-h100").figures["gpu_hour_price"].value)
+    assert {*few} <= restated.keys()
+    restated["gpu_hour_price"] = repr(load_hardware("dgx-h100").figures["gpu_hour_price"].value)
     for again in (
-        bought(some) for some in (*({name: own[name]} for name in (*few, "gpu_hour_price")), own)
+        bought(values)
+        for values in (*({name: restated[name]} for name in (*few, "gpu_hour_price")), restated)
     ):
         known = {name for name in base.keys() & again.keys() - SURENESS if "error_band" not in name}
         assert {"gpus", "run_cost", "run_days"} <= known

@@ -80,20 +80,20 @@ def test_of_many_cells_the_ends_and_the_winner_come_first(
 
 
 def test_a_wide_table_stands_in_blocks_with_its_keys() -> None:
-    heads = ["name", *(f"column_{place}" for place in range(12))]
-    rows = [heads, ["one", *(f"{place}.5 ms" for place in range(12))]]
+    heads = ["name", *(f"column_{index}" for index in range(12))]
+    rows = [heads, ["one", *(f"{index}.5 ms" for index in range(12))]]
     lines = list(aligned(rows, left=1, keys=1))
     assert len(lines) == 2  # the tests' terminal is wide
 
 
 def test_blocks_begin_with_the_keys(narrow: pytest.MonkeyPatch) -> None:
-    heads = ["name", *(f"column_{place}" for place in range(12))]
-    rows = [heads, ["one", *(f"{place}.25 ms" for place in range(12))]]
+    heads = ["name", *(f"column_{index}" for index in range(12))]
+    rows = [heads, ["one", *(f"{index}.25 ms" for index in range(12))]]
     text = "\n".join(aligned(rows, left=1, keys=1))
     blocks = text.split("\n\n")
     assert len(blocks) == 2
     assert all(block.splitlines()[-1].startswith("  one  ") for block in blocks)
-    assert [f"{place}.25 ms" in text for place in range(12)] == [True] * 12
+    assert [f"{index}.25 ms" in text for index in range(12)] == [True] * 12
 
 
 def test_heads_and_long_cells_take_several_lines(narrow: pytest.MonkeyPatch) -> None:
@@ -200,8 +200,8 @@ def test_validate_begins_with_its_errors_and_names_what_failed(cli: Runner) -> N
 @pytest.mark.thorough
 def test_a_sweeps_table_begins_with_what_it_says(cli: Runner, tmp_path: Path) -> None:
     sets = "--set axes.hardware=dgx-a100,dgx-h100 --set axes.world_size=256,512"
-    found = cli(f"run models-on-machines {sets} --no-plot --output {tmp_path / 'a.nc'}").out
-    won, reached, title, *_ = found.splitlines()
+    output = cli(f"run models-on-machines {sets} --no-plot --output {tmp_path / 'a.nc'}").out
+    won, reached, title, *_ = output.splitlines()
     assert title.startswith("Throughput per GPU of the best plan (tokens/s)")
     assert won.startswith("highest in each of 10 cases: dgx-h100, 99 to 1")
     assert won.endswith("% more than the next (measured -12/+14 % to -60/+90 %)")
@@ -294,11 +294,11 @@ def test_a_screen_has_at_most_40_lines(
 )
 def test_a_plan_is_one_screen(cli: Runner, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    done = cli(line, fine=False)
-    lines = done.out.splitlines()
+    result = cli(line, fine=False)
+    lines = result.out.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
-    assert done.code == 1 or re.search(BAND, lines[0])
+    assert result.code == 1 or re.search(BAND, lines[0])
 
 
 @pytest.mark.thorough

@@ -25,58 +25,58 @@ STEP = keyed(
 
 
 def test_a_linear_case_is_the_one_known_by_hand() -> None:
-    found = sweeps.sensitivity(**PURE)
-    of = found.sel(constant="bandwidth")
-    assert found.time.item() == 2 * 7 / 8 * 1e9 / 50e9
+    table = sweeps.sensitivity(**PURE)
+    of = table.sel(constant="bandwidth")
+    assert table.time.item() == 2 * 7 / 8 * 1e9 / 50e9
     assert of.lower_change.item() == pytest.approx(1 / 0.9 - 1, rel=1e-12)
     assert of.upper_change.item() == pytest.approx(1 / 1.1 - 1, rel=1e-12)
     # What is asked, and whole numbers, are no constants that are known to some percent.
-    assert not {"message_bytes", "ranks"} & {*found.constant.values.tolist()}
+    assert not {"message_bytes", "ranks"} & {*table.constant.values.tolist()}
     # A tenth of nothing is nothing.
-    of = found.sel(constant="latency")
+    of = table.sel(constant="latency")
     assert np.isnan(of.lower_change.item())
     assert np.isnan(of.upper_change.item())
 
 
-def _most(found: xr.Dataset) -> list[float]:
-    most = np.fmax(abs(found.lower_change), abs(found.upper_change)).to_numpy()
-    return [-1.0 if np.isnan(one) else float(one) for one in most]
+def _most(dataset: xr.Dataset) -> list[float]:
+    most = np.fmax(abs(dataset.lower_change), abs(dataset.upper_change)).to_numpy()
+    return [-1.0 if np.isnan(row) else float(row) for row in most]
 
 
 @pytest.mark.thorough
 def test_a_step_is_sorted_has_origins_holes_and_what_a_sweep_gives() -> None:
-    found = sweeps.sensitivity(**STEP, inter_bandwidth=50e9)
-    most = _most(found)
+    table = sweeps.sensitivity(**STEP, inter_bandwidth=50e9)
+    most = _most(table)
     assert most == sorted(most, reverse=True)
-    kinds = {n: found.kind.sel(constant=n).item() for n in found.constant.values.tolist()}
+    kinds = {n: table.kind.sel(constant=n).item() for n in table.constant.values.tolist()}
     assert kinds["inter_bandwidth"] == GIVEN
     assert kinds["elementwise_factor"] == ASSUMED
     assert not {"sequence_length", "weight_bytes", "zero_stage", "pp"} & kinds.keys()
     # One thing has one name: the best product's rate and the share of it that is sustained.
     assert len({"peak_measured_matmul_flops", "matmul_efficiency"} & kinds.keys()) == 1
     assert kinds["intra_bandwidth"] == SPECIFICATION
-    assert "stas00" in found.origin.sel(constant="intra_bandwidth").item()
+    assert "stas00" in table.origin.sel(constant="intra_bandwidth").item()
     # What a model is isn't varied.
     assert not {"layers", "hidden_size"} & kinds.keys()
     # Each answer is that of a sweep with the constant at that value.
     for name, side in (("memory_bandwidth", "lower"), ("intra_bandwidth", "upper")):
-        of = found.sel(constant=name)
+        of = table.sel(constant=name)
         there = {**STEP, name: of[f"{side}_value"].item()}
         alone = sweeps.sweep("step_time", **there).step_time.item()
         assert of[f"{side}_answer"].item() == alone
-    assert found.step_time.item() == sweeps.sweep("step_time", **STEP).step_time.item()
+    assert table.step_time.item() == sweeps.sweep("step_time", **STEP).step_time.item()
 
 
 def test_a_constant_moves_the_answer_as_if_it_were_given() -> None:
     asked = keyed(
         "topology=hierarchical ranks=64 message_bytes=1e8 hardware=dgx-h100 software=nccl"
     )
-    found = sweeps.sensitivity(**asked)
+    table = sweeps.sensitivity(**asked)
     # An oversubscription that is given counts the leaf switches of the group.
-    known = found.constant.values[np.isfinite(found.upper_answer.values)].tolist()
+    known = table.constant.values[np.isfinite(table.upper_answer.values)].tolist()
     moved = [*known[:3], "oversubscription"]
     for name in moved:
-        of = found.sel(constant=name)
+        of = table.sel(constant=name)
         alone = sweeps.sweep("time", **{**asked, name: of.upper_value.item()}).time.item()
         assert of.upper_answer.item() == alone, name
 
@@ -142,9 +142,9 @@ def test_the_figure_has_a_bar_a_constant_the_longest_on_top(tmp_path: Path) -> N
     from sweeps.plots.draw import _resolved
     from sweeps.plots.stacks import draw_tornado
 
-    found = sweeps.sensitivity(**PURE)
-    figure = _resolved(found, default_figures(found)[0])
-    canvas = draw_tornado(figure, view_of(found, {}))
+    table = sweeps.sensitivity(**PURE)
+    figure = _resolved(table, default_figures(table)[0])
+    canvas = draw_tornado(figure, view_of(table, {}))
     (axes,) = canvas.axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == ["bandwidth 50 GB/s"]
@@ -162,20 +162,20 @@ def test_a_plan_s_recommendation_is_ranked_again_with_each_constant_moved(
         "recompute=none schedule=one_f_one_b cp=1 zero_stage=1"
     )
     plans = sweeps.plan(**asked)
-    found = plans.sensitivity
+    sensitivity = plans.sensitivity
     assert plans.recommended is not None
     assert plans.search.answer is not None
-    assert found.step_time.item() == plans.search.answer.main[0]["step_time"]
+    assert sensitivity.step_time.item() == plans.search.answer.main[0]["step_time"]
     # What was given, and what a plan chooses, isn't moved.
     assert not {"global_batch_size", "world_size", "tp", "layers"} & {
-        *found.constant.values.tolist()
+        *sensitivity.constant.values.tolist()
     }
     # The best of those kept is what a search gives with the constant at that value.
-    of = found.sel(constant="intra_bandwidth")
-    again = sweeps.plan(**asked, intra_bandwidth=of.lower_value.item()).search.answer
-    assert again is not None
+    of = sensitivity.sel(constant="intra_bandwidth")
+    answer = sweeps.plan(**asked, intra_bandwidth=of.lower_value.item()).search.answer
+    assert answer is not None
     least = of.lower_answer.item() / (1.0 + of.lower_loss.item())
-    assert least == pytest.approx(min(again.search.values), rel=1e-12)
+    assert least == pytest.approx(min(answer.search.values), rel=1e-12)
     line = "plan --model llama3-8b --gpus 8 -b 64 --recompute none --cp 1 --zero-stage 1 --pp 1"
     path = tmp_path / "plan.nc"
     output = Runner(capsys)(f"{line} --sensitivity --output {path}").out
@@ -206,6 +206,6 @@ def test_what_follows_from_a_plan_s_constant_follows(hardware: str, name: str, g
     same = {number: best[number] for number in numbers}
     for side in ("lower", "upper"):
         value, labels = of[f"{side}_value"].item(), {"schedule": best.labels["schedule"]}
-        again = sweeps.plan(**{**asked, **same, **labels, name: value}).search.answer
-        assert again is not None
-        assert of[f"{side}_answer"].item() == again.search.values[0]
+        answer = sweeps.plan(**{**asked, **same, **labels, name: value}).search.answer
+        assert answer is not None
+        assert of[f"{side}_answer"].item() == answer.search.values[0]

@@ -66,7 +66,7 @@ def test_a_script_is_checked(tmp_path: Path) -> None:
     """A script that is right passes, each line that is wrong is told, by a checker's rules."""
     path = tmp_path / "script.py"
     path.write_text(SCRIPT + "".join(f"{line}\n" for line in WRONG), encoding="utf-8")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent",
          "--cache-dir", tmp_path / "cache", "--config-file", os.devnull, path],
         cwd=tmp_path,
@@ -75,9 +75,9 @@ def test_a_script_is_checked(tmp_path: Path) -> None:
         text=True,
         check=False,
     )  # fmt: skip
-    told = [line for line in done.stdout.splitlines() if ": error: " in line]
+    told = [line for line in process.stdout.splitlines() if ": error: " in line]
     first = SCRIPT.count("\n") + 1
     assert [int(line.split(":")[1]) for line in told] == [*range(first, first + len(WRONG))], (
-        done.stdout + done.stderr
+        process.stdout + process.stderr
     )
     assert [line.rpartition("[")[2].rstrip("]") for line in told] == [*WRONG.values()]

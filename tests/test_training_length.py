@@ -47,10 +47,10 @@ def test_a_sweep_takes_the_model_s_length_and_says_whose_it_is() -> None:
 
 def test_each_model_of_several_has_its_own_length() -> None:
     wanted = ["step_time"]
-    both = public.sweep(wanted, model=["llama3-8b", "llama2-7b"], **STEP).step_time
+    step_time = public.sweep(wanted, model=["llama3-8b", "llama2-7b"], **STEP).step_time
     for name, length in (("llama3-8b", 8192), ("llama2-7b", 4096)):
         alone = public.sweep(wanted, model=name, sequence_length=length, **STEP).step_time
-        assert both.sel(model=name).item() == alone.item(), name
+        assert step_time.sel(model=name).item() == alone.item(), name
     with pytest.raises(InputError, match="sequence length in tokens"):
         public.sweep(wanted, model=["llama3-8b", "grok-1"], **STEP)
 
@@ -60,11 +60,11 @@ def test_a_model_beside_others_is_as_alone() -> None:
     models = ["llama3-8b", "grok-1", "deepseek-v3.2", "deepseek-v4-flash", "qwen3-next-80b-a3b"]
     wanted = ["step_time", "peak_memory"]
     step = {**STEP, "sequence_length": 4096, "memory_capacity": 1e13}
-    every = public.sweep(wanted, model=models, **step)
+    dataset = public.sweep(wanted, model=models, **step)
     for name in models:
         alone = public.sweep(wanted, model=name, **step)
         for one in wanted:
-            assert every[one].sel(model=name).item() == alone[one].item(), (name, one)
+            assert dataset[one].sel(model=name).item() == alone[one].item(), (name, one)
 
 
 def test_analysis_says_the_length_that_it_takes(cli: Runner) -> None:
@@ -112,14 +112,14 @@ def test_python_s_plans_take_it() -> None:
 @pytest.mark.parametrize(("table", "line"), examples(__file__, "trained"))
 def test_a_model_file_s_training_is_checked(tmp_path: Path, table: str, line: str) -> None:
     text = Path(load_model("llama3-8b").path or "").read_text(encoding="utf-8")
-    own = tmp_path / "own.toml"
+    path = tmp_path / "own.toml"
     whole = text.replace('"llama3-8b"', '"own"').partition("[training]")[0]
-    own.write_text(f"{whole}[training]\n{table}\n", encoding="utf-8")
+    path.write_text(f"{whole}[training]\n{table}\n", encoding="utf-8")
     with pytest.raises(InputError) as caught:
-        load_model(own)
+        load_model(path)
     assert any(line in fault for fault in caught.value.faults)
-    own.write_text(f'{whole}[training]\nkind = "measured"\nsource = "x"\nsequence_length = 512\n')
-    assert np.isclose(load_model(own).trained["sequence_length"].value, 512)
+    path.write_text(f'{whole}[training]\nkind = "measured"\nsource = "x"\nsequence_length = 512\n')
+    assert np.isclose(load_model(path).trained["sequence_length"].value, 512)
 
 
 def test_the_catalogue_tells_it(cli: Runner) -> None:

@@ -53,7 +53,7 @@ def job_of(case: Case, quantities: tuple[str, ...] = ASKED) -> Job:
 
 def found(job: Job) -> dict[str, Any]:
     with np.errstate(all="ignore"):
-        values = {name: np.asarray(one) for name, one in job.program.evaluate().items()}
+        values = {name: np.asarray(value) for name, value in job.program.evaluate().items()}
     # What is given, or assumed, isn't computed.
     known = {**job.program.grid.constants, **job.program.assumed}
     return {name: np.asarray(known[name]) for name in ASKED if name in known} | values
@@ -69,10 +69,10 @@ def test_nothing_is_negative_and_parts_are_the_whole(case: Case) -> None:
     values = found(job_of(case))
     status = values["status"]
     for name in ASKED:
-        one = np.broadcast_to(values[name], status.shape)
-        assert not (one < 0.0).any(), name
+        value = np.broadcast_to(values[name], status.shape)
+        assert not (value < 0.0).any(), name
         # What isn't a number has its reason.
-        assert (status[np.isnan(one)] != 0).all(), name
+        assert (status[np.isnan(value)] != 0).all(), name
     known = status == 0
     assume(known.any())
     values = {name: np.broadcast_to(one, status.shape) for name, one in values.items()}
@@ -102,10 +102,12 @@ def test_a_plan_alone_is_the_same_as_among_others(case: Case) -> None:
 @given(case=cases())
 def test_a_stored_answer_is_computed_again(case: Case) -> None:
     dataset = job_of(case).dataset()
-    again = sweeps.recompute(dataset)
+    repeated_dataset = sweeps.recompute(dataset)
     assert set(TOTALS) <= set(dataset.data_vars)
     for name in dataset.data_vars:
-        np.testing.assert_array_equal(again[name].to_numpy(), dataset[name].to_numpy(), name)
+        np.testing.assert_array_equal(
+            repeated_dataset[name].to_numpy(), dataset[name].to_numpy(), name
+        )
 
 
 @pytest.mark.thorough

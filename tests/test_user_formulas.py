@@ -67,7 +67,7 @@ SPEC = examples(__file__, "spec")
 
 def sweeps(*args: str, cwd: Path, code: int = 0) -> str:
     """Run a command in a process of its own: what is declared stays in a process."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "sweeps", *args],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -75,14 +75,14 @@ def sweeps(*args: str, cwd: Path, code: int = 0) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == code, done.stderr
+    assert process.returncode == code, process.stderr
     if code:
-        assert done.stdout == ""
-        assert done.stderr.startswith("sweeps: ")
-        assert done.stderr.count("\n") == 1, done.stderr
-        return done.stderr
-    assert done.stderr == ""
-    return done.stdout
+        assert process.stdout == ""
+        assert process.stderr.startswith("sweeps: ")
+        assert process.stderr.count("\n") == 1, process.stderr
+        return process.stderr
+    assert process.stderr == ""
+    return process.stdout
 
 
 @pytest.fixture
@@ -263,5 +263,7 @@ def cubic(ranks):
 
 main({line.split()!r})
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, f"sweeps: {words}")
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (process.returncode, process.stderr) == (2, f"sweeps: {words}")

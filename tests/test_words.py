@@ -26,7 +26,7 @@ def titles() -> Iterator[str]:
 
 
 def meanings() -> Iterator[str]:
-    return (one.meaning for one in VOCABULARY.values())
+    return (quantity.meaning for quantity in VOCABULARY.values())
 
 
 def labels() -> Iterator[str]:
@@ -34,7 +34,7 @@ def labels() -> Iterator[str]:
 
 
 def assumptions() -> Iterator[str]:
-    return (text for one in (*formulas(), *algorithms()) for text in one.assumes)
+    return (text for formula in (*formulas(), *algorithms()) for text in formula.assumes)
 
 
 def matches(text: str) -> list[str]:
@@ -66,9 +66,9 @@ def test_quantities_of_an_operation_begin_with_its_title() -> None:
 
 def test_ratios_name_both_sides_and_conditions_their_values() -> None:
     """A ratio is A / B or a fraction; what is 0 or 1 says so."""
-    for one in VOCABULARY.values():
-        if one.name.endswith(("_ratio", "_balance", "_imbalance")):
-            assert "/" in one.meaning, one.name
+    for quantity in VOCABULARY.values():
+        if quantity.name.endswith(("_ratio", "_balance", "_imbalance")):
+            assert "/" in quantity.meaning, quantity.name
     flags = [
         one for one in VOCABULARY.values() if one.integer and (one.minimum, one.maximum) == (0, 1)
     ]

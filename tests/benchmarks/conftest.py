@@ -25,17 +25,17 @@ GATES = SEEN | BULK
 NOISE = 1.6
 
 
-def aim_of(what: str) -> float:
+def aim_of(text: str) -> float:
     """Return what a ratio aims at."""
-    return float(GATES[what]["aim"])
+    return float(GATES[text]["aim"])
 
 
-def limit_of(what: str) -> float:
+def limit_of(text: str) -> float:
     """Return up to what a ratio passes; infinite where it is no gate."""
-    if what not in GATES:
+    if text not in GATES:
         return float("inf")
-    row = GATES[what]
-    return float(row.get("noise", NOISE)) * max(aim_of(what), float(row["seen"]))
+    row = GATES[text]
+    return float(row.get("noise", NOISE)) * max(aim_of(text), float(row["seen"]))
 
 
 def best_of(rounds: int, *works: Callable[[], object]) -> list[float]:
@@ -66,16 +66,16 @@ def raw_file(path: Path, values: NDArray[np.float32], times: int) -> Callable[[]
 @pytest.fixture
 def ratio() -> Iterator[Callable[[str, float, float, str], None]]:
     """Record a measured ratio, the one aimed at, and a note; fail over what passes."""
-    own: list[str] = []
+    lines: list[str] = []
 
-    def record(what: str, measured: float, aim: float, note: str = "") -> None:
-        RATIOS.append((what, measured, aim, note))
-        if measured > limit_of(what):
-            own.append(f"{what}: {measured:.3g}, at most {limit_of(what):.3g} pass")
+    def record(text: str, measured: float, aim: float, note: str = "") -> None:
+        RATIOS.append((text, measured, aim, note))
+        if measured > limit_of(text):
+            lines.append(f"{text}: {measured:.3g}, at most {limit_of(text):.3g} pass")
 
     yield record
-    if own:
-        pytest.fail("; ".join(own))
+    if lines:
+        pytest.fail("; ".join(lines))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -84,5 +84,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         return
     terminalreporter.section("ratios")
     width = max(len(row[0]) for row in RATIOS)
-    for what, measured, aim, note in RATIOS:
-        terminalreporter.write_line(f"{what.ljust(width)}  {measured:9.3g}  aim {aim:g}  {note}")
+    for title, measured, aim, note in RATIOS:
+        terminalreporter.write_line(f"{title.ljust(width)}  {measured:9.3g}  aim {aim:g}  {note}")

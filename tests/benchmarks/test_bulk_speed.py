@@ -42,10 +42,10 @@ AGAIN = 6
 
 def usual() -> None:
     """Do in Python and in numpy what takes a tenth of a second of CPU where aims were set."""
-    one, other, out = (np.full(1 << 14, 2.0) for _ in range(3))
+    left, right, out = (np.full(1 << 14, 2.0) for _ in range(3))
     counts: dict[int, int] = {}
     for number in range(18_500):
-        np.multiply(one, other, out=out)
+        np.multiply(left, right, out=out)
         for key in range(number % 40):
             counts[key] = counts.get(key, 0) + 1
 
@@ -58,22 +58,28 @@ def seconds(work: Work) -> float:
 
 
 def compare(
-    ratio: Ratio, what: str, work: Work, other: Work = usual, *, pairs: int = 3, scale: float = 1.0
+    ratio: Ratio,
+    text: str,
+    work: Work,
+    other_work: Work = usual,
+    *,
+    pairs: int = 3,
+    scale: float = 1.0,
 ) -> None:
     """Record the time of a work by that of another, in pairs; by the best of more where over."""
-    other()
+    other_work()
     each: list[tuple[float, float]] = []
     note = ""
     while True:
-        each.append((seconds(work), seconds(other)))
+        each.append((seconds(work), seconds(other_work)))
         if len(each) < pairs:
             continue
         among = median if len(each) == pairs else min
         spent, bare = (among(one) for one in zip(*each, strict=True))
-        if scale * spent / bare <= limit_of(what) or len(each) >= pairs + AGAIN:
+        if scale * spent / bare <= limit_of(text) or len(each) >= pairs + AGAIN:
             break
         note = f", the best of {len(each) + 1} pairs"
-    ratio(what, scale * spent / bare, aim_of(what), f"{spent:.3g} s of CPU{note}")
+    ratio(text, scale * spent / bare, aim_of(text), f"{spent:.3g} s of CPU{note}")
 
 
 def alone(script: str, *arguments: str) -> Work:
@@ -85,9 +91,9 @@ def alone(script: str, *arguments: str) -> Work:
 def test_a_kernel(ratio: Ratio) -> None:
     plan = Program(grid(10, 1000, 10, 100), CONSTANTS, LABELS, ["time"])
     out = np.ones(plan.grid.shape)
-    what = "all_reduce on a ring, 10^7 cells, by a fill"
+    text = "all_reduce on a ring, 10^7 cells, by a fill"
     plan.fill({"time": out})
-    compare(ratio, what, lambda: plan.fill({"time": out}), lambda: out.fill(2.0), pairs=7)
+    compare(ratio, text, lambda: plan.fill({"time": out}), lambda: out.fill(2.0), pairs=7)
 
 
 def test_the_best_of_algorithms(ratio: Ratio) -> None:
@@ -113,8 +119,8 @@ def test_the_best_of_algorithms(ratio: Ratio) -> None:
         for _ in range(count):
             out.fill(2.0)
 
-    what = f"best of {count} algorithms, by {count} fills"
-    compare(ratio, what, lambda: plan.fill({"time": out}), fills, pairs=5)
+    text = f"best of {count} algorithms, by {count} fills"
+    compare(ratio, text, lambda: plan.fill({"time": out}), fills, pairs=5)
 
 
 def test_a_file(ratio: Ratio, tmp_path: Path) -> None:
@@ -131,8 +137,8 @@ def test_a_file(ratio: Ratio, tmp_path: Path) -> None:
 
 
 def test_a_trillion_points(ratio: Ratio) -> None:
-    what = "10^12 points, least and first ten: seconds"
-    compare(ratio, what, alone(TRILLION, "few"), pairs=1, scale=0.1)
+    text = "10^12 points, least and first ten: seconds"
+    compare(ratio, text, alone(TRILLION, "few"), pairs=1, scale=0.1)
 
 
 def test_plans_by_part(ratio: Ratio) -> None:
@@ -143,26 +149,26 @@ def test_plans_by_part(ratio: Ratio) -> None:
         for _ in job.program.blocks():
             pass
 
-    what = "10^7 plans, each by part: seconds"
-    compare(ratio, what, work, pairs=2, scale=0.1 * 1e7 / job.program.grid.cells)
+    text = "10^7 plans, each by part: seconds"
+    compare(ratio, text, work, pairs=2, scale=0.1 * 1e7 / job.program.grid.cells)
 
 
 def test_the_whole_space(ratio: Ratio) -> None:
-    what = "GPT-3 175B on 512 GPUs, 2.3 x 10^7 plans: seconds"
-    compare(ratio, what, alone(SEARCH, "4"), pairs=2, scale=0.1)
+    text = "GPT-3 175B on 512 GPUs, 2.3 x 10^7 plans: seconds"
+    compare(ratio, text, alone(SEARCH, "4"), pairs=2, scale=0.1)
 
 
 def test_one_step(ratio: Ratio) -> None:
     model = sweeps.prepare(QUANTITIES, **GIVEN)
     model(**PLAN)
-    what = "a step by a prepared function: ms"
-    compare(ratio, what, lambda: [model(**PLAN) for _ in range(200)], scale=0.1 / 200 * 1e3)
+    text = "a step by a prepared function: ms"
+    compare(ratio, text, lambda: [model(**PLAN) for _ in range(200)], scale=0.1 / 200 * 1e3)
     asked = {**GIVEN, **PLAN}
     for _ in range(BEFORE):
         sweeps.sweep(QUANTITIES, **asked)
-    what = "a step by sweeps.sweep: ms"
+    text = "a step by sweeps.sweep: ms"
     compare(
-        ratio, what, lambda: [sweeps.sweep(QUANTITIES, **asked) for _ in range(5)], scale=0.1 / 5e-3
+        ratio, text, lambda: [sweeps.sweep(QUANTITIES, **asked) for _ in range(5)], scale=0.1 / 5e-3
     )
 
 
@@ -234,5 +240,5 @@ def test_a_trace(ratio: Ratio, trace: Path) -> None:
 
 def test_each_row_is_measured() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
-    for what in BULK:
-        assert what in source or what.replace("7", "{count}") in source, what
+    for title in BULK:
+        assert title in source or title.replace("7", "{count}") in source, title

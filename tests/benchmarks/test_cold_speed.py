@@ -60,11 +60,11 @@ def test_a_command_from_cold(ratio: Ratio, environment: dict[str, str], what: st
         seconds_of(environment, *args)  # Bytecode is there, and files are in memory
     measure = lambda: [seconds_of(environment, *args) for args in pair]  # noqa: E731
     each = [measure() for _ in range(pairs)]
-    bare, own = (median(one) for one in zip(*each, strict=True))
+    bare, own = (median(seconds) for seconds in zip(*each, strict=True))
     note, limit = "", limit_of(what)
     while own / bare > limit and len(each) < pairs + AGAIN:
         each.append(measure())
-        bare, own = (min(one) for one in zip(*each, strict=True))
+        bare, own = (min(seconds) for seconds in zip(*each, strict=True))
         note = f", the best of {len(each)} pairs"
     ratio(what, own / bare, aim_of(what), f"{own:.2f} s of CPU{note}")
 
@@ -82,11 +82,11 @@ print(peak_memory())
 
 
 def test_plans_of_the_largest_clusters(ratio: Ratio) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SEARCHED], check=True, capture_output=True, text=True
     )
-    what = "plans of 65,536 GPUs, peak MiB"
-    ratio(what, float(done.stdout), aim_of(what), "")
+    text = "plans of 65,536 GPUs, peak MiB"
+    ratio(text, float(process.stdout), aim_of(text), "")
 
 
 def test_each_gate_is_measured() -> None:

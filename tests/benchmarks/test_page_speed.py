@@ -54,10 +54,12 @@ FOUND = """() => new Promise((resolve) => {
 
 @pytest.fixture(scope="module")
 def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = sweeps.sweep(["time", "busbw", "sent_bytes"], topology="ring", algorithm="ring", **AXES)
-    assert found.time.size == 10**6
+    dataset = sweeps.sweep(
+        ["time", "busbw", "sent_bytes"], topology="ring", algorithm="ring", **AXES
+    )
+    assert dataset.time.size == 10**6
     path = tmp_path_factory.mktemp("million") / "x.html"
-    write_page(page_of(found, [], "x.nc"), path)
+    write_page(page_of(dataset, [], "x.nc"), path)
     return path
 
 
@@ -100,7 +102,7 @@ def test_a_calculators_step_and_search(browser: Any, calculator: Path, ratio: Ra
         searched = float(page.evaluate(FOUND))
         words = page.inner_text("#search .note")
         loop = loop_of(page)
-        steps = [float(one) for one in page.evaluate(STEPS)]
+        steps = [float(value) for value in page.evaluate(STEPS)]
     count = int(words.split(" of ")[1].split()[0].replace(",", ""))
     assert count > 10_000
     ratio("a calculator's slider step (ms, by a loop)", float(np.median(steps)) / loop, 50.0, "")

@@ -33,11 +33,11 @@ print(spent, peak_memory())
 
 def searched(shares: int) -> tuple[float, float, list[int]]:
     """Search in a process of its own, on one core; return seconds, MiB, and the plans counted."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SEARCH, str(shares)], check=True, capture_output=True, text=True
     )
-    seconds, peak = map(float, done.stdout.split())
-    return seconds, peak, [int(word) for word in done.stderr.split()]
+    seconds, peak = map(float, process.stdout.split())
+    return seconds, peak, [int(word) for word in process.stderr.split()]
 
 
 def test_the_whole_space(benchmark: object, ratio: Ratio) -> None:
@@ -104,11 +104,11 @@ for _ in range(2):
 
 def test_bounds_of_a_search(benchmark: object, ratio: Ratio) -> None:
     """DeepSeek-V3 on 2,048 GPUs: bounds leave out most plans, and cost little where they can't."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", BOUNDED], check=True, capture_output=True, text=True
     )
-    rows = [[*map(float, line.split())] for line in done.stdout.splitlines()]
-    every, bounded, useless = (min(row[place] for row in rows) for place in (0, 3, 6))
+    rows = [[*map(float, line.split())] for line in process.stdout.splitlines()]
+    every, bounded, useless = (min(row[number] for row in rows) for number in (0, 3, 6))
     note = f"{rows[0][4]:,.0f} of {rows[0][5]:,.0f} plans that can run computed whole"
     ratio("DeepSeek-V3 on 2,048 GPUs by bounds, by computing all", bounded / every, 0.9, note)
     ratio("the same where no bound leaves any out", useless / every, 1.2, "")

@@ -57,7 +57,7 @@ def ring(bandwidths: int, **more: Any) -> Job:
 def cpu() -> float:
     """Return the CPU seconds of this process, and of those that it has started and that ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def best_of(rounds: int, *works: Callable[[], object]) -> list[tuple[float, float]]:
@@ -147,11 +147,11 @@ print(peak_memory())
 
 def test_a_reduction(ratio: Ratio, tmp_path: Path) -> None:
     begin = time.perf_counter()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", REDUCED, "10000", str(tmp_path / "x.nc")],
         check=True,
         capture_output=True,
         text=True,
     )
     note = f"{time.perf_counter() - begin:.0f} s"
-    ratio("10^10 cells into a reduction, peak MiB", float(done.stdout), 2048, note)
+    ratio("10^10 cells into a reduction, peak MiB", float(process.stdout), 2048, note)

@@ -114,10 +114,10 @@ def peak_memory() -> float:
 
 def streamed(cells: int, script: str) -> tuple[float, float]:
     """Run a script in a process of its own; return its seconds and its peak memory in MiB."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, str(cells)], check=True, capture_output=True, text=True
     )
-    seconds, peak = done.stdout.split()
+    seconds, peak = process.stdout.split()
     return float(seconds), float(peak)
 
 

@@ -106,10 +106,10 @@ print(time.perf_counter() - start, peak_memory())
 
 def read_alone(path: Path) -> tuple[float, float]:
     """Read and analyse in a process of its own; return its seconds and its peak memory in MiB."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", READ, str(path)], check=True, capture_output=True, text=True
     )
-    seconds, peak = done.stdout.split()
+    seconds, peak = process.stdout.split()
     return float(seconds), float(peak)
 
 

@@ -74,10 +74,10 @@ def test_every_plan_by_part(benchmark: object, ratio: Ratio) -> None:
     cells = job.program.grid.cells
     assert cells >= 5e6
     # In a process of its own, whose peak is of nothing that ran before.
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", BY_PART], check=True, capture_output=True, text=True
     )
-    spent, variables, peak = map(float, done.stdout.split())
+    spent, variables, peak = map(float, process.stdout.split())
     assert peak < 2.0, f"{peak:.2f} GiB"
     result = (
         f"{cells / spent:.3g} plans/s, {cells:.3g} plans, {variables:.3g} values, {peak:.2f} GiB"
@@ -147,21 +147,21 @@ print(spent, peak_memory(), least.total, least.cells, least.boxes)
 
 
 @pytest.mark.parametrize(
-    ("which", "what"),
+    ("which", "text"),
     [("few", "least and first ten"), ("many", "least, of 2.15e7 discrete choices")],
 )
-def test_trillion_points(benchmark: object, ratio: Ratio, which: str, what: str) -> None:
+def test_trillion_points(benchmark: object, ratio: Ratio, which: str, text: str) -> None:
     """The best and the ten best of 10^12 points, on one core, exactly."""
 
     def found() -> list[float]:
         line = [sys.executable, "-c", TRILLION, which]
-        done = subprocess.run(line, check=True, capture_output=True, text=True)
-        return list(map(float, done.stdout.split()))
+        process = subprocess.run(line, check=True, capture_output=True, text=True)
+        return list(map(float, process.stdout.split()))
 
     seconds, peak, total, cells, boxes = found()
     assert total >= 1e12
     note = f"{total:.3g} points: {cells:,.0f} computed, {boxes:,.0f} boxes bounded"
-    ratio(f"trillion points: {what} (seconds)", seconds, 60.0, note)
+    ratio(f"trillion points: {text} (seconds)", seconds, 60.0, note)
     ratio("the same, peak MiB", peak, 1024.0, "")
     benchmark.pedantic(lambda: None, rounds=1)  # type: ignore[attr-defined]
 
@@ -186,10 +186,10 @@ def test_bounds_that_leave_nothing_out(benchmark: object, ratio: Ratio) -> None:
         "name": "r",
         "over": ["inter_bandwidth"],
     }
-    for what, more, reduction in (("least", latency, least), ("front", price, front)):
+    for name, more, reduction in (("least", latency, least), ("front", price, front)):
         job = prepare(
             {
-                "title": what,
+                "title": name,
                 "quantities": [],
                 "axes": plans | more,
                 "reductions": [reduction],
@@ -207,16 +207,16 @@ def test_bounds_that_leave_nothing_out(benchmark: object, ratio: Ratio) -> None:
 
         times = {np.inf: [], bounds.WORTH: []}  # type: dict[float, list[float]]
         for _ in range(2):
-            for worth, own in times.items():
+            for worth, time in times.items():
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(bounds, "WORTH", worth)
                     start = process_time()
                     touched = feed(job.program, job.reducers())
-                    own.append(process_time() - start)
+                    time.append(process_time() - start)
         whole, own_time = map(min, times.values())
         note = f"{whole:.2f} s; {'left out' if touched else 'given up'}"
         ratio(
-            f"bounds that leave out nothing, by computing all: {what}", own_time / whole, 1.2, note
+            f"bounds that leave out nothing, by computing all: {name}", own_time / whole, 1.2, note
         )
     benchmark.pedantic(lambda: None, rounds=1)  # type: ignore[attr-defined]
 

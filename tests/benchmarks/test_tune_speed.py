@@ -23,8 +23,8 @@ def test_the_legal_grid_for_100_models(benchmark: object, ratio: Ratio) -> None:
     rates = read_rates("dgx-h100")
 
     def work() -> None:
-        found = predict(many, 8192, cases, rates)
-        assert np.broadcast_to(found.forward.e2e, (100, 144)).shape == (100, 144)
+        predictions = predict(many, 8192, cases, rates)
+        assert np.broadcast_to(predictions.forward.e2e, (100, 144)).shape == (100, 144)
 
     (spent,) = best_of(5, work)
     ratio("legal grid of 144 for 100 models (seconds)", spent, 1.0, f"{spent * 1e3:.0f} ms")

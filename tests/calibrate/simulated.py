@@ -98,10 +98,10 @@ def row_text(operation: str, ranks: int, size: float, time: float, wrong: int = 
     return "".join(parts) + "\n"
 
 
-def log_text(rows: Rows, group: Group, place: int = 0) -> str:
+def log_text(rows: Rows, group: Group, number: int = 0) -> str:
     """Return the whole log of one group."""
     operation, ranks, nodes = group
-    own = rows.where(rows.case == place)
+    own = rows.where(rows.case == number)
     lines = [
         row_text(operation, ranks, float(size), float(time))
         for size, time in zip(own.message_bytes, own.time, strict=True)

@@ -34,10 +34,10 @@ def logs(tmp_path: Path) -> str:
 
 @pytest.mark.thorough
 def test_report_and_files(cli: Runner, logs: str) -> None:
-    done = cli(f"calibrate {logs} --show fit --write mine.toml --output rows.nc --plot")
-    assert "Defaults: --hardware dgx-h100" in done.out
-    assert "channel_efficiency (achievable fraction of link" in done.out
-    assert "slow links" in done.out
+    result = cli(f"calibrate {logs} --show fit --write mine.toml --output rows.nc --plot")
+    assert "Defaults: --hardware dgx-h100" in result.out
+    assert "channel_efficiency (achievable fraction of link" in result.out
+    assert "slow links" in result.out
     with xr.open_dataset("rows.nc") as data:
         assert dict(data.sizes) == {"curve": len(GROUPS), "message_bytes": len(SIZES)}
         whole = data["measured_time"].sel(message_bytes=2.0**30)
@@ -64,13 +64,13 @@ def predicted(cli: Runner, operation: str, ranks: int, sizes: str, more: str = "
 
 
 def test_the_written_file_predicts_what_the_fit_does(cli: Runner, logs: str) -> None:
-    found = calibrate(CalibrationRequest(logs=shlex.split(logs), hardware="dgx-h100"))
-    write_hardware(found, Path("mine.toml").absolute())
+    calibration = calibrate(CalibrationRequest(logs=shlex.split(logs), hardware="dgx-h100"))
+    write_hardware(calibration, Path("mine.toml").absolute())
     for index, (operation, ranks, _) in enumerate(GROUPS):
-        own = found.rows.case == index
-        sizes = ",".join(f"{size:.0f}" for size in found.rows.message_bytes[own])
+        mask = calibration.rows.case == index
+        sizes = ",".join(f"{size:.0f}" for size in calibration.rows.message_bytes[mask])
         times = predicted(cli, operation, ranks, sizes)
-        assert times == pytest.approx(found.fit.after[own].tolist(), rel=1e-9)
+        assert times == pytest.approx(calibration.fit.after[mask].tolist(), rel=1e-9)
 
 
 PUBLISHED = [test for test in read_table_log(TABLE) if len({row.size for row in test.rows}) > 5]
@@ -78,7 +78,7 @@ PUBLISHED = [test for test in read_table_log(TABLE) if len({row.size for row in 
 
 @pytest.mark.thorough_cases(every=7)
 @pytest.mark.parametrize(
-    "test", PUBLISHED, ids=lambda one: f"{one.part}-{one.hardware}-{one.operation}-{one.ranks}"
+    "test", PUBLISHED, ids=lambda case: f"{case.part}-{case.hardware}-{case.operation}-{case.ranks}"
 )
 def test_a_calibrated_machine_answers_as_each_published_log(cli: Runner, test: LogTest) -> None:
     """At the log's own sizes the collective command is within the fit's error of it."""
@@ -86,27 +86,27 @@ def test_a_calibrated_machine_answers_as_each_published_log(cli: Runner, test: L
     case = f"{test.operation},{test.ranks},{test.nodes},{test.card / 1e9}"
     lines = [f"{case},{row.size:.0f},{row.time}" for row in test.rows]
     Path("log.csv").write_text("\n".join([head, *lines]))
-    found = calibrate(
+    calibration = calibrate(
         CalibrationRequest(logs=["log.csv"], hardware=test.hardware, fabric=test.fabric)
     )
-    write_hardware(found, Path("mine.toml").absolute())
+    write_hardware(calibration, Path("mine.toml").absolute())
     sizes = dict.fromkeys(f"{row.size:.0f}" for row in test.rows)
     node = f"--gpus-per-node {test.ranks // test.nodes} --inter-bandwidth {test.card / 1e9}GB/s"
     node = node if test.nodes > 1 else ""
     times = predicted(cli, test.operation, test.ranks, ",".join(sizes), node)
     by_size = dict(zip(map(float, sizes), times, strict=True))
     errors = [abs(by_size[row.size] / row.time - 1.0) for row in test.rows]
-    fitted = np.abs(found.fit.after / found.rows.time - 1.0)
+    fitted = np.abs(calibration.fit.after / calibration.rows.time - 1.0)
     assert np.mean(errors) == pytest.approx(np.mean(fitted), rel=1e-6)
     assert np.median(errors) < 0.2
 
 
 @pytest.mark.thorough
 def test_times_at_other_sizes(cli: Runner, logs: str) -> None:
-    found = json.loads(cli(f"calibrate {logs} --at 3MiB,96MiB --json").out)
-    assert [len(one["predicted_time_s"]) for one in found["at"]] == [2, 2, 2]
+    record = json.loads(cli(f"calibrate {logs} --at 3MiB,96MiB --json").out)
+    assert [len(point["predicted_time_s"]) for point in record["at"]] == [2, 2, 2]
     model = Model(rows_of_groups(GROUPS, (3 * 2.0**20, 96 * 2.0**20)), machine_for("dgx-h100"))
-    times = [time for one in found["at"] for time in one["predicted_time_s"]]
+    times = [time for point in record["at"] for time in point["predicted_time_s"]]
     assert times == pytest.approx(model.times(TRUE).tolist(), rel=0.06)
 
 
@@ -126,10 +126,12 @@ def test_records(cli: Runner, logs: str) -> None:
     assert len(rows) == len(GROUPS) * len(SIZES)
     record = json.loads(cli(f"calibrate {logs} --json --placement both").out)
     assert len(record["rows"]) == 2 * len(rows)
-    fitted = {one["name"]: one["fitted"] for one in record["constants"]}
+    fitted = {constant["name"]: constant["fitted"] for constant in record["constants"]}
     assert fitted["channel_efficiency"] == pytest.approx(TRUE["channel_efficiency"], rel=0.1)
     assert fitted["nvls_efficiency"] == pytest.approx(TRUE["nvls_efficiency"], rel=0.1)
-    assert [one["collective"] for one in record["verdicts"]] == [name for name, _, _ in GROUPS]
+    assert [verdict["collective"] for verdict in record["verdicts"]] == [
+        name for name, _, _ in GROUPS
+    ]
 
 
 def test_nothing_is_overwritten(cli: Runner, logs: str) -> None:

@@ -68,7 +68,7 @@ def test_what_changed_is_found(true: dict[str, float], groups: list[Group], name
     assert fit.values[named] == pytest.approx(true[named], rel=0.25)
     assert error(fit.after, rows) < 0.3 * error(fit.before, rows)
     assert error(fit.after, rows) < 0.06
-    assert all(0.0 < one < 1.5 for one in fit.deviation.values())
+    assert all(0.0 < deviation < 1.5 for deviation in fit.deviation.values())
 
 
 def test_one_operations_links_tell_the_others() -> None:
@@ -76,9 +76,9 @@ def test_one_operations_links_tell_the_others() -> None:
         channel_efficiency=0.824 / 1.3, nvls_efficiency=0.693 / 1.3, sendrecv_efficiency=0.723 / 1.3
     )
     fit = fitted(timed(REDUCE, slow, sizes=LARGE))
-    others = timed([("all_gather", 8, 1), ("all_to_all", 8, 1)], slow, sizes=LARGE)
-    model = Model(others, H100)
-    assert error(model.times(fit.values), others) < 0.5 * error(model.times(), others)
+    other_rows = timed([("all_gather", 8, 1), ("all_to_all", 8, 1)], slow, sizes=LARGE)
+    model = Model(other_rows, H100)
+    assert error(model.times(fit.values), other_rows) < 0.5 * error(model.times(), other_rows)
 
 
 def test_fewer_ranks_tell_more() -> None:
@@ -121,8 +121,8 @@ def test_tripled_rows_change_little() -> None:
     times[struck] *= 3.0
     fit = fitted(replace(rows, time=times))
     assert error(fit.after, rows) < 0.05
-    found = fall_out(replace(rows, time=times), fit.after)
-    assert {one.row for one in found[: len(struck)]} == set(struck.tolist())
+    outliers = fall_out(replace(rows, time=times), fit.after)
+    assert {outlier.row for outlier in outliers[: len(struck)]} == set(struck.tolist())
 
 
 def test_a_log_without_nvls_fits_the_ring_alone() -> None:
@@ -162,9 +162,9 @@ def test_straight_lines_come_out(name: str, most: float) -> None:
     rows = replace(rows, time=times)
     fit = fitted(rows, hardware)
     for kind in range(3):
-        own = class_of(rows.message_bytes) == kind
-        assert error(fit.after[own], rows.where(own)) < most
-        assert error(fit.after[own], rows.where(own)) < error(fit.before[own], rows.where(own))
+        mask = class_of(rows.message_bytes) == kind
+        assert error(fit.after[mask], rows.where(mask)) < most
+        assert error(fit.after[mask], rows.where(mask)) < error(fit.before[mask], rows.where(mask))
 
 
 @given(seed=st.integers(0, 2**16), count=st.integers(1, 6))
@@ -193,7 +193,7 @@ def test_a_curve_never_falls_and_never_beats_the_wire(seed: int) -> None:
     there = replace(rows, message_bytes=random.uniform(256.0, 2e10, len(rows)))
     model = Model(there, H100)
     wire = model.times(ideal=True)
-    found = follow(
+    path = follow(
         rows.message_bytes,
         rows.time,
         Model(rows, H100).times(),
@@ -201,15 +201,15 @@ def test_a_curve_never_falls_and_never_beats_the_wire(seed: int) -> None:
         model.times(),
         wire,
     )
-    assert (found >= wire).all()
-    assert (np.diff(found[np.argsort(there.message_bytes)]) >= 0.0).all()
+    assert (path >= wire).all()
+    assert (np.diff(path[np.argsort(there.message_bytes)]) >= 0.0).all()
 
 
 def test_a_curve_of_few_sizes_is_the_machines() -> None:
     rows = timed(GATHER, {"channel_efficiency": 0.5}, sizes=LARGE[:4])
     sizes, there = np.array([3e8, 5e9]), np.array([1.0, 2.0])
-    found = follow(rows.message_bytes, rows.time, rows.time, sizes, there, 0.0 * there)
-    assert (found == there).all()
+    path = follow(rows.message_bytes, rows.time, rows.time, sizes, there, 0.0 * there)
+    assert (path == there).all()
 
 
 # The published collection: fitted on every second size, told on the others.
@@ -228,29 +228,32 @@ def test_left_out_sizes_of_published_curves() -> None:
         rows = rows_of(cases_of([test], machine), ("out-of-place",))
         sizes = np.unique(rows.message_bytes)
         even = np.isin(rows.message_bytes, sizes[::2])
-        known, others = rows.where(even), rows.where(~even)
+        known, other_rows = rows.where(even), rows.where(~even)
         fit = fit_profile(Model(known, machine))
-        there = Model(others, machine)
-        times = there.times(fit.values)
+        model = Model(other_rows, machine)
+        times = model.times(fit.values)
         along = follow(
             known.message_bytes,
             known.time,
             fit.after,
-            others.message_bytes,
+            other_rows.message_bytes,
             times,
-            there.times(ideal=True),
+            model.times(ideal=True),
         )
-        each = [np.abs(one / others.time - 1.0) for one in (there.times(), times, along)]
-        errors.append([*each, class_of(others.message_bytes)])
+        each = [
+            np.abs(prediction / other_rows.time - 1.0)
+            for prediction in (model.times(), times, along)
+        ]
+        errors.append([*each, class_of(other_rows.message_bytes)])
     profile, fitted_ones, along, kinds = (
-        np.concatenate([one[place] for one in errors]) for place in range(4)
+        np.concatenate([one[index] for one in errors]) for index in range(4)
     )
     for kind, goal in enumerate(GOALS):
-        own = kinds == kind
-        assert np.mean(along[own]) < goal
-        assert np.mean(fitted_ones[own]) < 1.1 * goal
+        mask = kinds == kind
+        assert np.mean(along[mask]) < goal
+        assert np.mean(fitted_ones[mask]) < 1.1 * goal
         # The better the profile is by itself, the less there is to gain: 15, 22 and 20 % here.
-        assert np.mean(fitted_ones[own]) < 0.9 * np.mean(profile[own])
+        assert np.mean(fitted_ones[mask]) < 0.9 * np.mean(profile[mask])
 
 
 # Published curves of one node, with what can go wrong with a machine done to them.
@@ -261,9 +264,9 @@ MACHINES = ("dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300")
 @cache
 def published(hardware: str) -> Rows:
     tests = [
-        one
-        for one in read_table_log("nccl-collectives")
-        if one.hardware == hardware and one.part.startswith("aiconfigurator")
+        log_test
+        for log_test in read_table_log("nccl-collectives")
+        if log_test.hardware == hardware and log_test.part.startswith("aiconfigurator")
     ]
     return rows_of(cases_of(tests, machine_for(hardware)), ("out-of-place",))
 

@@ -31,25 +31,35 @@ def test_each_row_is_a_cell() -> None:
         row(1024.0, "in-place", line=3, measured_time_s=3.0, falls_out_of="slow"),
         row(4096.0, line=4, measured_time_s=4.0, log="b.log", ranks=16),
     ]
-    found = dataset(rows, [0, 0, 0, 1])
-    assert dict(found.sizes) == {"curve": 3, "message_bytes": 3}
-    assert found["message_bytes"].values.tolist() == [1024.0, 2048.0, 4096.0]
+    actual_dataset = dataset(rows, [0, 0, 0, 1])
+    assert dict(actual_dataset.sizes) == {"curve": 3, "message_bytes": 3}
+    assert actual_dataset["message_bytes"].values.tolist() == [1024.0, 2048.0, 4096.0]
     nan = np.nan
     times = [[2.0, 1.0, nan], [3.0, nan, nan], [nan, nan, 4.0]]
-    np.testing.assert_array_equal(found["measured_time"], times)
-    np.testing.assert_array_equal(found["line"], [[2, 1, nan], [3, nan, nan], [nan, nan, 4]])
-    assert found["log"].values.tolist() == ["a.log", "a.log", "b.log"]
-    assert found["placement"].values.tolist() == ["out-of-place", "in-place", "out-of-place"]
-    assert found["ranks"].values.tolist() == [8, 8, 16]
-    assert found["falls_out_of"].values.tolist() == [["", "", ""], ["slow", "", ""], ["", "", ""]]
-    assert found["algorithm"].values.tolist()[0] == ["ring", "ring", ""]
+    np.testing.assert_array_equal(actual_dataset["measured_time"], times)
+    np.testing.assert_array_equal(
+        actual_dataset["line"], [[2, 1, nan], [3, nan, nan], [nan, nan, 4]]
+    )
+    assert actual_dataset["log"].values.tolist() == ["a.log", "a.log", "b.log"]
+    assert actual_dataset["placement"].values.tolist() == [
+        "out-of-place",
+        "in-place",
+        "out-of-place",
+    ]
+    assert actual_dataset["ranks"].values.tolist() == [8, 8, 16]
+    assert actual_dataset["falls_out_of"].values.tolist() == [
+        ["", "", ""],
+        ["slow", "", ""],
+        ["", "", ""],
+    ]
+    assert actual_dataset["algorithm"].values.tolist()[0] == ["ring", "ring", ""]
 
 
 def test_a_size_measured_again_is_a_curve_more() -> None:
     rows = [row(1024.0, line=line, measured_time_s=float(line)) for line in (1, 2, 3)]
-    found = dataset([*rows, row(2048.0, line=4, measured_time_s=4.0)], [0, 0, 0, 0])
-    assert found["repeat"].values.tolist() == [0, 1, 2]
+    actual_dataset = dataset([*rows, row(2048.0, line=4, measured_time_s=4.0)], [0, 0, 0, 0])
+    assert actual_dataset["repeat"].values.tolist() == [0, 1, 2]
     np.testing.assert_array_equal(
-        found["measured_time"], [[1.0, 4.0], [2.0, np.nan], [3.0, np.nan]]
+        actual_dataset["measured_time"], [[1.0, 4.0], [2.0, np.nan], [3.0, np.nan]]
     )
-    assert np.isfinite(found["measured_time"]).sum() == 4
+    assert np.isfinite(actual_dataset["measured_time"]).sum() == 4

@@ -50,9 +50,9 @@ def placed(test: LogTest, hardware: str = "dgx-h100", **defaults: int) -> Placed
 )  # fmt: skip
 def test_blank_cells(cells: str, wrong: tuple[float, float]) -> None:
     text = f"{HEADINGS.format('#wrong')}     1048576        262144     {cells}\n"
-    found = rows_of_text(text)
-    assert [(size, time) for size, _, time, _ in found] == [(1048576.0, 100.0), (1048576.0, 102.0)]
-    for (*_, own), expected in zip(found, wrong, strict=True):
+    rows = rows_of_text(text)
+    assert [(size, time) for size, _, time, _ in rows] == [(1048576.0, 100.0), (1048576.0, 102.0)]
+    for (*_, own), expected in zip(rows, wrong, strict=True):
         assert own == expected or (math.isnan(own) and math.isnan(expected))
 
 
@@ -157,13 +157,13 @@ def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "b.log").write_text(header("all_gather", 8, 1))
     (tmp_path / "readme.txt").write_text("how these were made\n")
     (tmp_path / ".hidden").write_text(TEXT)
-    found = read_logs([str(tmp_path)])
-    assert [test.name for test in found.tests] == ["a.log"]
-    assert sorted(one.reason.split(":")[0] for one in found.left) == [
+    logs = read_logs([str(tmp_path)])
+    assert [test.name for test in logs.tests] == ["a.log"]
+    assert sorted(omission.reason.split(":")[0] for omission in logs.left) == [
         "b.log, line 16",
         "readme.txt, line 1",
     ]
-    assert {one.counts for one in found.left} == {False}
+    assert {omission.counts for omission in logs.left} == {False}
     (empty := tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="a folder without files"):
         read_logs([str(empty)])
@@ -174,19 +174,19 @@ def test_sections_that_died_are_left_out() -> None:
     dead = header("all_gather", 8, 1)
     strange = TEXT.replace("all_reduce_perf", "hypercube_perf")
     twice = TEXT.replace("Rank  1 Group", "Rank  0 Group")
-    found = read_any(Path("a.log"), dead + strange + TEXT + twice)
-    assert [test.operation for test in found.tests] == ["all_reduce"]
-    reasons = [one.reason for one in found.left]
+    logs = read_any(Path("a.log"), dead + strange + TEXT + twice)
+    assert [test.operation for test in logs.tests] == ["all_reduce"]
+    reasons = [omission.reason for omission in logs.left]
     assert len(reasons) == 3
     assert "line 16: no rows below the headings" in reasons[0]
     assert "hypercube_perf times no operation that is modelled" in reasons[1]
     assert "rank 0 is given twice" in reasons[2]
-    assert all(one.counts for one in found.left)
+    assert all(omission.counts for omission in logs.left)
 
 
 def test_logs_that_cannot_be_placed_are_left_out() -> None:
-    other = TEXT.replace("all_reduce_perf", "all_gather_perf")
-    tests = [*read_any(Path("a.log"), TEXT).tests, *read_any(Path("b.log"), other).tests]
+    text = TEXT.replace("all_reduce_perf", "all_gather_perf")
+    tests = [*read_any(Path("a.log"), TEXT).tests, *read_any(Path("b.log"), text).tests]
     left: list[Left] = []
     (case,) = cases_of(tests, H100, left=left)
     assert case.test.name == "a.log"
@@ -236,9 +236,9 @@ def test_times_of_mpi_get_no_verdict(
 
     def first(text: str, code: int) -> str:
         path.write_text(text)
-        done = run(f"calibrate {path} --hardware dgx-h100 --ranks 8 --strict", fine=False)
-        assert done.code == code
-        return done.out.splitlines()[0]
+        result = run(f"calibrate {path} --hardware dgx-h100 --ranks 8 --strict", fine=False)
+        assert result.code == code
+        return result.out.splitlines()[0]
 
     told = "UNKNOWN: 1 curve on dgx-h100: measured by MPI, not by NCCL"
     assert first(MPI, 0) == told
@@ -298,14 +298,14 @@ def test_rccl_tables() -> None:
 
 
 def test_usual_tables() -> None:
-    found = read_logs([str(DATA / "usual.csv")])
-    assert [(test.operation, test.ranks, len(test.rows)) for test in found.tests] == [
+    logs = read_logs([str(DATA / "usual.csv")])
+    assert [(test.operation, test.ranks, len(test.rows)) for test in logs.tests] == [
         ("all_reduce", 4, 3),
         ("broadcast", 4, 1),
     ]
-    assert "line 4" in found.tests[0].notes[0]
-    assert "'gather' is no operation that is modelled" in found.left[0].reason
-    assert "line 7" in found.left[0].reason
+    assert "line 4" in logs.tests[0].notes[0]
+    assert "'gather' is no operation that is modelled" in logs.left[0].reason
+    assert "line 7" in logs.left[0].reason
 
 
 @pytest.mark.parametrize("text", examples(__file__, "usual_headings"))

@@ -17,17 +17,19 @@ from tests.cli_runner import Runner
 def test_bands_hold_what_was_published(cli: Runner) -> None:
     """Of eight H100, both published logs; their band is no wider than three."""
     rows = cli("normal all_reduce --ranks 8 --hardware dgx-h100 --M 512B:8GiB:x2 --csv").rows
-    own = {float(row["message_bytes"]): row for row in rows}
+    rows_by_message_bytes = {float(row["message_bytes"]): row for row in rows}
     tests = [
-        one
-        for one in read_table_log(TABLE)
-        if (one.operation, one.hardware, one.ranks) == ("all_reduce", "dgx-h100", 8)
+        log_test
+        for log_test in read_table_log(TABLE)
+        if (log_test.operation, log_test.hardware, log_test.ranks) == ("all_reduce", "dgx-h100", 8)
     ]
     inside = [
-        float(own[row.size]["time_low_s"]) <= row.time <= float(own[row.size]["time_high_s"])
+        float(rows_by_message_bytes[row.size]["time_low_s"])
+        <= row.time
+        <= float(rows_by_message_bytes[row.size]["time_high_s"])
         for test in tests
         for row in test.rows
-        if row.size in own
+        if row.size in rows_by_message_bytes
     ]
     assert len(inside) > 30
     assert np.mean(inside) > 0.95
@@ -105,6 +107,6 @@ def test_a_band_lies_along_the_message_size(cli: Runner) -> None:
 
 @pytest.mark.thorough
 def test_records_are_rows(cli: Runner) -> None:
-    found = json.loads(cli("normal mfu --hardware dgx-a100 --json").out)
-    assert [row["gpus"] for row in found][-1] == "all"
-    assert all(0.0 < row["mfu_low"] <= row["mfu_high"] < 1.0 for row in found)
+    record = json.loads(cli("normal mfu --hardware dgx-a100 --json").out)
+    assert [row["gpus"] for row in record][-1] == "all"
+    assert all(0.0 < row["mfu_low"] <= row["mfu_high"] < 1.0 for row in record)

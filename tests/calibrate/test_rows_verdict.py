@@ -44,8 +44,8 @@ def odd_of(rows: Rows) -> list[tuple[float, str]]:
     """Return the sizes that are out of line, and of what."""
     cases = case_of(log_text(rows, GROUP))
     (peer,) = peers_of(cases, rows, H100)
-    each = slow_rows(rows, rows.time / (peer.times / peer.ratios), highs_of(peer, published()))
-    return [(one.size, one.kind) for one in each.get(0, [])]
+    odd_rows = slow_rows(rows, rows.time / (peer.times / peer.ratios), highs_of(peer, published()))
+    return [(one.size, one.kind) for one in odd_rows.get(0, [])]
 
 
 def case_of(text: str) -> list[PlacedTest]:
@@ -92,11 +92,11 @@ def test_of_published_curves_two_have_some() -> None:
         rows = rows_of(cases, ("out-of-place",))
         ratios, highs = np.ones(len(rows)), np.ones(len(rows))
         for index, peer in enumerate(peers_of(cases, rows, machine)):
-            own = np.flatnonzero(rows.case == index)
-            at = np.searchsorted(peer.sizes, rows.message_bytes[own])
-            ratios[own] = rows.time[own] / (peer.times / peer.ratios)[at]
+            positions = np.flatnonzero(rows.case == index)
+            at = np.searchsorted(peer.sizes, rows.message_bytes[positions])
+            ratios[positions] = rows.time[positions] / (peer.times / peer.ratios)[at]
             others = [one for one in published() if one.name != peer.name]
-            highs[own] = highs_of(peer, others)[at]
+            highs[positions] = highs_of(peer, others)[at]
         told += [cases[slow_row].test.part for slow_row in slow_rows(rows, ratios, highs)]
     assert sorted(told) == ["dgx-cloud", "ml-engineering"]
 
@@ -105,9 +105,9 @@ def test_of_published_curves_two_have_some() -> None:
 def test_wrong_elements_are_the_first_thing_said(cli: Runner) -> None:
     text = log_text(ROWS, GROUP).replace("       0  ", "    1000  ", 1)
     Path("wrong.log").write_text(text)
-    done = cli("calibrate wrong.log --strict", fine=False)
-    assert done.code == 1
-    assert done.out.startswith("UNHEALTHY: wrong results: all_reduce of 8 ranks, 1 KiB: 1,000 ")
+    result = cli("calibrate wrong.log --strict", fine=False)
+    assert result.code == 1
+    assert result.out.startswith("UNHEALTHY: wrong results: all_reduce of 8 ranks, 1 KiB: 1,000 ")
     every = "\n".join(
         line.replace("       0  ", "       3  ").removesuffix("       0") + "       3"
         if "float" in line
@@ -115,24 +115,24 @@ def test_wrong_elements_are_the_first_thing_said(cli: Runner) -> None:
         for line in text.splitlines()
     )
     Path("all.log").write_text(every)
-    done = cli("calibrate all.log --strict", fine=False)
-    assert done.code == 1
-    assert done.out.startswith("UNHEALTHY: wrong results")
+    result = cli("calibrate all.log --strict", fine=False)
+    assert result.code == 1
+    assert result.out.startswith("UNHEALTHY: wrong results")
 
 
 @pytest.mark.thorough
 def test_a_slow_size_is_not_healthy(cli: Runner) -> None:
     Path("one.log").write_text(log_text(slower(860.0, slice(12, 13)), GROUP))
-    done = cli("calibrate one.log --strict", fine=False)
-    assert done.code == 1
-    assert done.out.startswith("UNHEALTHY: sizes out of line: all_reduce of 8 ranks, 4 MiB: ")
+    result = cli("calibrate one.log --strict", fine=False)
+    assert result.code == 1
+    assert result.out.startswith("UNHEALTHY: sizes out of line: all_reduce of 8 ranks, 4 MiB: ")
 
 
 def test_words_of_rows() -> None:
     (case,) = case_of(log_text(ROWS, GROUP).replace("       0  ", "       1  ", 1))
     (peer,) = peers_of([case], ROWS, H100)
     wrong = wrong_rows(case, ("out-of-place",))
-    assert [one.text for one in wrong] == ["1 KiB: 1 wrong element (line 18)"]
+    assert [row.text for row in wrong] == ["1 KiB: 1 wrong element (line 18)"]
     odd = [*wrong, OddRow(20, 4096.0, NEIGHBOURS, 3.0)]
     verdict = verdict_of(case, peer, published(), odd)
     assert verdict.words == (WRONG_RESULTS, OUT_OF_LINE)
@@ -161,12 +161,12 @@ def test_machines_of_devices(device: str, machine: str) -> None:
 def test_the_gpu_picks_the_machine(cli: Runner) -> None:
     text = log_text(timed([GROUP], {}, "dgx-b200"), GROUP).replace("H100 80GB HBM3", "B200")
     Path("b200.log").write_text(text)
-    done = cli("calibrate b200.log --strict")
-    assert done.out.startswith("HEALTHY: 1 curve on dgx-b200")
-    assert "Defaults: --hardware dgx-b200 (as the logs' GPUs)" in done.out
-    done = cli("calibrate b200.log --hardware dgx-h100 --strict", fine=False)
-    assert done.code == 1
-    assert done.out.startswith(
+    result = cli("calibrate b200.log --strict")
+    assert result.out.startswith("HEALTHY: 1 curve on dgx-b200")
+    assert "Defaults: --hardware dgx-b200 (as the logs' GPUs)" in result.out
+    result = cli("calibrate b200.log --hardware dgx-h100 --strict", fine=False)
+    assert result.code == 1
+    assert result.out.startswith(
         "UNKNOWN: the GPUs of b200.log are NVIDIA B200; --hardware is dgx-h100: give "
     )
     Path("v100.log").write_text(text.replace("B200", "V100"))
@@ -175,10 +175,10 @@ def test_the_gpu_picks_the_machine(cli: Runner) -> None:
         in cli.refused("calibrate v100.log")
     )
     Path("h100.log").write_text(log_text(ROWS, GROUP))
-    done = cli("calibrate b200.log b200.log h100.log v100.log --strict", fine=False)
-    assert done.code == 1
+    result = cli("calibrate b200.log b200.log h100.log v100.log --strict", fine=False)
+    assert result.code == 1
     assert "left out: h100.log, line 1: its GPUs are NVIDIA H100 80GB HBM3, and others'" in (
-        " ".join(done.out.split())
+        " ".join(result.out.split())
     )
 
 
@@ -192,16 +192,16 @@ def test_the_network_stands_in_the_verdict(cli: Runner) -> None:
     given = Given(inter_bandwidth=25e9, nics_per_node=4)
     half = Model(rows, machine_for("dgx-h100"), given=given).times()
     Path("half.log").write_text(log_text(replace(rows, time=half), group))
-    done = cli("calibrate half.log --strict", fine=False)
-    assert done.code == 1
-    assert "(infiniband, 8 x 50 GB/s a node)" in " ".join(done.out.split())
+    result = cli("calibrate half.log --strict", fine=False)
+    assert result.code == 1
+    assert "(infiniband, 8 x 50 GB/s a node)" in " ".join(result.out.split())
     network = "--nics-per-node 4 --inter-bandwidth 200Gbit/s --software nccl"
-    done = cli(f"calibrate half.log --strict {network}")
-    assert done.out.startswith("HEALTHY: 1 curve on dgx-h100 (infiniband, 4 x 25 GB/s a node)")
+    result = cli(f"calibrate half.log --strict {network}")
+    assert result.out.startswith("HEALTHY: 1 curve on dgx-h100 (infiniband, 4 x 25 GB/s a node)")
     Path("one.log").write_text(log_text(ROWS, GROUP))
     for option in ("--nics-per-node 4", "--inter-bandwidth 25GB/s"):
-        done = cli(f"calibrate one.log {option}", fine=False)
-        assert "changes nothing: no log is of several nodes" in done.err
+        result = cli(f"calibrate one.log {option}", fine=False)
+        assert "changes nothing: no log is of several nodes" in result.err
 
 
 def test_bad_networks_are_refused(cli: Runner) -> None:

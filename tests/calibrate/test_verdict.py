@@ -32,7 +32,7 @@ from sweeps.calibration.table_log import read_table_log
 OTHERS = published()
 CASE = cases_of(read_table_log(TABLE), machine_for("dgx-h100"))[0]
 # Curves of one node; on each there is a size at least that tells.
-ONE_NODE = [other for other in OTHERS if other.nodes == 1 and len(other.sizes) > 5]
+ONE_NODE = [peer for peer in OTHERS if peer.nodes == 1 and len(peer.sizes) > 5]
 
 
 def words(peer: Peer, of: Peer | None = None) -> tuple[str, ...]:
@@ -47,13 +47,13 @@ def slower(peer: Peer, factor: float, where: np.ndarray) -> Peer:
 
 
 def test_published_curves_are_healthy() -> None:
-    found = [words(one) == (HEALTHY,) for one in ONE_NODE]
+    found = [words(peer) == (HEALTHY,) for peer in ONE_NODE]
     assert np.mean(found) >= 0.9
     assert words(ONE_NODE[0]) == (HEALTHY,)
 
 
 def test_slow_hosts_among_them_are_told() -> None:
-    hosts = {(one.name, one.hardware) for one in ONE_NODE if SLOW_HOST in words(one)}
+    hosts = {(peer.name, peer.hardware) for peer in ONE_NODE if SLOW_HOST in words(peer)}
     # The other one's latency, 1.90 times the usual, has a peer in another source: it is normal.
     assert hosts == {("azure", "dgx-a100")}
 
@@ -63,10 +63,10 @@ def test_slow_hosts_among_them_are_told() -> None:
 def test_a_band_holds_sources_that_it_has_not_seen(part: str, nodes: str) -> None:
     """Each source whole left out in turn: four in five of them are inside, curve by curve more."""
     inside: dict[str, list[bool]] = {}
-    for one in OTHERS:
-        if (one.nodes > 1) == (nodes == "several") and np.isfinite(one.part(part)):
-            band = band_of(one, part, [other for other in OTHERS if other.name != one.name])
-            inside.setdefault(one.name, []).append(band.low <= one.part(part) <= band.high)
+    for peer in OTHERS:
+        if (peer.nodes > 1) == (nodes == "several") and np.isfinite(peer.part(part)):
+            band = band_of(peer, part, [other for other in OTHERS if other.name != peer.name])
+            inside.setdefault(peer.name, []).append(band.low <= peer.part(part) <= band.high)
     assert len(inside) > 4
     assert np.mean([np.mean(each) for each in inside.values()]) >= 0.8
     assert np.mean([one for each in inside.values() for one in each]) >= 0.85
@@ -81,46 +81,46 @@ def test_of_few_sources_a_band_holds_all_curves(ratios: list[float], sources: in
 
 
 def test_slow_rates_are_flagged() -> None:
-    each = [words(slower(one, 1.5, one.sizes >= LESS_LONG), one) for one in ONE_NODE]
-    assert np.mean([SLOW_LINKS in one for one in each]) >= 0.95
+    names = [words(slower(peer, 1.5, peer.sizes >= LESS_LONG), peer) for peer in ONE_NODE]
+    assert np.mean([SLOW_LINKS in name for name in names]) >= 0.95
 
 
 def test_slow_short_messages_are_flagged() -> None:
-    short = [one for one in ONE_NODE if np.isfinite(one.latency)]
+    short = [peer for peer in ONE_NODE if np.isfinite(peer.latency)]
     assert len(short) > 20
     # Of six sources two take twice the usual time: less can't be called slow.
-    each = [words(slower(one, 2.5, one.sizes <= SHORT), one) for one in short]
-    assert np.mean([bool({SLOW_LATENCY, SLOW_HOST} & {*one}) for one in each]) >= 0.95
+    names = [words(slower(one, 2.5, one.sizes <= SHORT), one) for one in short]
+    assert np.mean([bool({SLOW_LATENCY, SLOW_HOST} & {*name}) for name in names]) >= 0.95
 
 
 def test_what_is_faster_than_all_peers_is_odd() -> None:
-    (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
-    assert words(slower(one, 0.75, one.sizes > 0), one) == (FAST,)
-    middle = {name: getattr(one, name)[12:14] for name in ("sizes", "times", "ratios", "least")}
-    assert words(replace(one, **middle)) == (UNKNOWN,)
+    (peer,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
+    assert words(slower(peer, 0.75, peer.sizes > 0), peer) == (FAST,)
+    middle = {name: getattr(peer, name)[12:14] for name in ("sizes", "times", "ratios", "least")}
+    assert words(replace(peer, **middle)) == (UNKNOWN,)
 
 
 def test_what_is_faster_than_its_wires_is_impossible() -> None:
     """No published curve is; one at half its time is, though peers may scatter as much."""
-    assert not [other.name for other in OTHERS if other.impossible]
-    (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
-    fast = slower(one, 0.5, one.sizes > 0)
-    assert words(fast, one) == (IMPOSSIBLE,)
+    assert not [peer.name for peer in OTHERS if peer.impossible]
+    (peer,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
+    fast = slower(peer, 0.5, peer.sizes > 0)
+    assert words(fast, peer) == (IMPOSSIBLE,)
     assert not verdict_of(CASE, fast, OTHERS).healthy
 
 
 def test_a_class_of_few_peers_is_widened() -> None:
-    (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
-    near = verdict_of(CASE, one, OTHERS).bands["bandwidth"]
+    (peer,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
+    near = verdict_of(CASE, peer, OTHERS).bands["bandwidth"]
     assert (near.wider, near.enough) == (0, True)
-    alone = replace(one, operation="broadcast")
+    alone = replace(peer, operation="broadcast")
     assert verdict_of(CASE, alone, OTHERS).bands["bandwidth"].wider == 3
-    assert verdict_of(CASE, one, ()).bands["latency"].peers == ()
+    assert verdict_of(CASE, peer, ()).bands["latency"].peers == ()
 
 
 def test_percentiles_count_faster_peers() -> None:
-    (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
-    band = verdict_of(CASE, one, OTHERS).bands["latency"]
+    (peer,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
+    band = verdict_of(CASE, peer, OTHERS).bands["latency"]
     assert band.percentile(0.0) == 0.0
     assert band.percentile(1e9) == 100.0
 
@@ -135,10 +135,10 @@ def test_rows_on_another_network_are_priced_there(fabric: str) -> None:
 
 
 def test_a_peer_tells_of_sizes_near_its_own() -> None:
-    (one,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
-    assert one.at(1.0, 1.5) == one.ratios[0]
-    assert one.at(2.0**40, 1.5) == one.ratios[-1]
-    middle = replace(one, sizes=one.sizes[12:14], ratios=one.ratios[12:14])
+    (peer,) = (p for p in ONE_NODE if p.name == "dgx-cloud")
+    assert peer.at(1.0, 1.5) == peer.ratios[0]
+    assert peer.at(2.0**40, 1.5) == peer.ratios[-1]
+    middle = replace(peer, sizes=peer.sizes[12:14], ratios=peer.ratios[12:14])
     assert np.isnan(middle.at(1.0, 1.5))
     assert np.isnan(middle.at(2.0**40, 1.5))
     assert middle.ratios.min() <= middle.at(float(middle.sizes.mean()), 1.5) <= middle.ratios.max()

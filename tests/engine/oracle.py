@@ -34,20 +34,20 @@ DEFAULTS: dict[str, Any] = keyed(
 def cells(dataset: xr.Dataset) -> list[dict[str, Any]]:
     """Return every cell of a dataset: its place by dimension, and what its coordinates say."""
     sizes = dict(dataset.sizes)
-    found = []
+    settings = []
     for index in itertools.product(*(range(size) for size in sizes.values())):
-        place = dict(zip(sizes, index, strict=True))
-        found.append({"place": place})
-    return found
+        position = dict(zip(sizes, index, strict=True))
+        settings.append({"place": position})
+    return settings
 
 
-def values_at(dataset: xr.Dataset, given: Mapping[str, Any], place: Mapping[str, int]) -> Any:
+def values_at(dataset: xr.Dataset, given: Mapping[str, Any], position: Mapping[str, int]) -> Any:
     """Return what the user gave for a cell, by quantity or label."""
     answer: dict[str, Any] = {}
     dataset = with_constants(dataset)
     for name in given:
         coordinate = dataset.coords[name]
-        where = {dim: place[str(dim)] for dim in coordinate.dims}
+        where = {dim: position[str(dim)] for dim in coordinate.dims}
         answer[name] = coordinate.isel(where).item()
     return answer
 

@@ -132,13 +132,13 @@ def feed(made: Reducer, values: np.ndarray, regions: list[Region]) -> Reducer:
 
 
 def results(made: Reducer) -> dict[str, np.ndarray]:
-    found = {}
+    arrays = {}
     for column in made.columns(ATTRS):
         assert column.values is not None
         assert column.values.dtype == column.dtype
         assert column.values.ndim == len(column.dims)
-        found[column.name] = column.values
-    return found
+        arrays[column.name] = column.values
+    return arrays
 
 
 def bits(columns: dict[str, np.ndarray]) -> dict[str, tuple[Any, ...]]:

@@ -149,15 +149,15 @@ def test_large_nodes_are_computed_in_parts_with_the_same_bits() -> None:
 
 def counted(nodes: Iterable[Node]) -> list[str]:
     """Return a list to which nodes add their names whenever they are computed."""
-    found: list[str] = []
+    lines: list[str] = []
     for node in nodes:
 
         def run(*values: Any, node: Node = node, own: Any = node.run) -> Any:
-            found.append(node.name)
+            lines.append(node.name)
             return own(*values)
 
         node.run = run
-    return found
+    return lines
 
 
 @pytest.mark.parametrize(("whole", "times"), [(105, 1), (53, 1), (52, 6)])
@@ -166,11 +166,11 @@ def test_what_blocks_come_back_to_is_computed_once(whole: int, times: int) -> No
     axes = dict(
         latency=[1e-6, 2e-6], ranks=[2, 4, 8], bandwidth="1e9:1e10:log5", message_bytes="1:8e9:log7"
     )
-    own = {"topology": "switch", "algorithm": "ring"}
-    program = plan_of({**axes, **own}, ["time"])
+    settings = {"topology": "switch", "algorithm": "ring"}
+    program = plan_of({**axes, **settings}, ["time"])
     expected = program.evaluate()["time"]
     assert expected.shape == (2, 3, 5, 7)
-    program = plan_of({**axes, **own}, ["time"])  # Nothing of it is known but by trials
+    program = plan_of({**axes, **settings}, ["time"])  # Nothing of it is known but by trials
     assert program.variables
     runs = counted(node for node in program.nodes() if node.name == "bandwidth_time")
     program.limits = Limits(block=35, whole=whole)
@@ -244,14 +244,14 @@ def test_regions_cover_a_shape_once_and_in_order(shape: list[int], cells: int) -
 @pytest.mark.thorough
 def test_the_order_in_which_axes_are_given_changes_no_bit() -> None:
     axes = GRIDS["pods"]
-    found = plan_of(axes).evaluate()
+    values_by_name = plan_of(axes).evaluate()
     for order in itertools.islice(itertools.permutations(axes), 1, 400, 150):
         program = plan_of({name: axes[name] for name in order})
         for variable in program.variables:
             first = next(v.dims for v in plan_of(axes).variables if v.name == variable.name)
             values = program.evaluate([variable.name])[variable.name]
             moved = np.moveaxis(values, [variable.dims.index(d) for d in first], range(len(first)))
-            np.testing.assert_array_equal(moved, found[variable.name], variable.name)
+            np.testing.assert_array_equal(moved, values_by_name[variable.name], variable.name)
 
 
 # Plans of which most can't be, some axes of which change nothing of some quantities.
@@ -271,9 +271,9 @@ PARTS = (
 
 def plans_with_holes(limits: Limits) -> Program:
     constants = {"model": "llama3-8b", "sequence_length": 4096}
-    found = prepare({"quantities": PARTS, "axes": HOLES, "constants": constants}).program
-    found.limits = limits
-    return found
+    program = prepare({"quantities": PARTS, "axes": HOLES, "constants": constants}).program
+    program.limits = limits
+    return program
 
 
 def computing(program: Program) -> list[Evaluator]:
@@ -295,12 +295,12 @@ def test_what_is_left_out_and_merged_changes_no_bit(
     monkeypatch.setattr(evaluate, "MERGED", 0)
     program = plans_with_holes(Limits(1000, whole))
     arrays, parts = program.evaluate(), gathered(program, 1000)
-    fewer = [one for one in computing(program) if one.points]
+    fewer = [evaluator for evaluator in computing(program) if evaluator.points]
     assert any(one._twins._held for one in fewer if one._twins)
     monkeypatch.setattr(validity, "FEW", -1.0)
     monkeypatch.setattr(evaluate, "MERGED", 10**9)
     plain = plans_with_holes(Limits(1000, whole))
-    assert not any(one.points or one._twins for one in computing(plain))
+    assert not any(evaluator.points or evaluator._twins for evaluator in computing(plain))
     for name, values in plain.evaluate().items():
         assert values.tobytes() == arrays[name].tobytes(), name
         np.testing.assert_array_equal(parts[name], values, name)
@@ -322,7 +322,7 @@ def test_what_a_pass_kept_is_let_go_when_it_ends(monkeypatch: pytest.MonkeyPatch
     try:
         gathered(program, 1000)
         assert made
-        assert not [one for one in made if one() is not None]
+        assert not [reducer_made for reducer_made in made if reducer_made() is not None]
     finally:
         gc.enable()
 

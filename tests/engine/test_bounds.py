@@ -270,7 +270,7 @@ def test_random_expressions_lie_within_their_bounds(rng: np.random.Generator) ->
     asked = (reasons_of if bits else number_of)(rng, 2 if bits else 4, count)
     with np.errstate(all="ignore"):
         with recording():
-            found = interval.of(asked(given))
+            actual = interval.of(asked(given))
         for _ in range(8):
             share = rng.choice([0.0, 0.5, 1.0, rng.random()], (count, size))
             between = np.clip(ends[:, 0] + share * (ends[:, 1] - ends[:, 0]), *ends.swapaxes(0, 1))
@@ -279,11 +279,11 @@ def test_random_expressions_lie_within_their_bounds(rng: np.random.Generator) ->
                 asked([end[0] if p else v for end, p, v in zip(ends, plain, points, strict=True)])
             )
             if bits:
-                assert not np.any((found.low & ~value) | (value & ~found.high))
+                assert not np.any((actual.low & ~value) | (value & ~actual.high))
                 continue
             none = np.isnan(value)
-            assert np.all(none | ((found.low <= value) & (value <= found.high)))
-            assert not none.any() or np.all(np.broadcast_to(found.nan, none.shape)[none])
+            assert np.all(none | ((actual.low <= value) & (value <= actual.high)))
+            assert not none.any() or np.all(np.broadcast_to(actual.nan, none.shape)[none])
 
 
 @pytest.mark.thorough
@@ -306,15 +306,15 @@ def test_what_a_run_leaves_out_is_told_and_nothing_else_changes() -> None:
     job, same = prepare(statement), prepare(statement)
     with pytest.MonkeyPatch.context() as patch:
         _long(patch)
-        found = job.dataset()
+        dataset = job.dataset()
     everything = same.dataset()
     (touched,) = job.touched
     assert not same.touched
     assert (touched.total, touched.cells < 200) == (9600, True)
     assert touched.words.startswith(f"c: {touched.cells} of 9,600 cells were computed")
-    assert np.isfinite(found["c"].values).all()
+    assert np.isfinite(dataset["c"].values).all()
     for name in ("c", "c_gpu_hour_price", "c_inter_bandwidth", "c_tp"):
-        assert np.array_equal(found[name].values, everything[name].values, equal_nan=True), name
+        assert np.array_equal(dataset[name].values, everything[name].values, equal_nan=True), name
 
 
 def test_a_run_s_report_says_how_many_cells_were_computed_of_how_many(
@@ -364,15 +364,15 @@ def test_what_is_computed_to_see_how_long_it_takes_counts_once() -> None:
     }
     job = prepare(statement)
     limits = Limits(block=24, whole=24)
-    whole, some, parts = job.reducers(), job.reducers(), job.reducers()
+    whole, reducers, parts = job.reducers(), job.reducers(), job.reducers()
     assert not feed(job.program, whole)
     # Nothing is left out, with a few steps computed before the others.
     assert not feed(job.program, parts, limits)
     with pytest.MonkeyPatch.context() as patch:
         _long(patch)
-        (touched,) = feed(job.program, some, limits)
+        (touched,) = feed(job.program, reducers, limits)
     assert touched.name == "c"
-    for one, two, three in zip(whole, some, parts, strict=True):
+    for one, two, three in zip(whole, reducers, parts, strict=True):
         for name, values in one.state().items():
             assert np.array_equal(values, two.state()[name]), name
             assert np.array_equal(values, three.state()[name]), name
@@ -414,17 +414,17 @@ def test_cells_count_where_a_condition_holds_in_every_reduction() -> None:
         "constants": {**STEP, "training_tokens": 1e10},
         "reductions": reductions,
     }
-    found = prepare(statement).dataset()
-    cost, memory = xr.broadcast(found.cost, found.peak_memory)
+    dataset = prepare(statement).dataset()
+    cost, memory = xr.broadcast(dataset.cost, dataset.peak_memory)
     chosen = cost.where((memory <= 40e9) & (cost < 700.0))
     assert 0 < int(chosen.notnull().sum()) < int(cost.notnull().sum())
     for name in ("min", "max"):
         wanted = getattr(chosen, name)(("tp", "micro_batch_size"))
-        assert np.array_equal(found[name].values, wanted.values, equal_nan=True)
+        assert np.array_equal(dataset[name].values, wanted.values, equal_nan=True)
     wanted = chosen.mean(("tp", "micro_batch_size")).values
-    assert np.allclose(found["mean"].values, wanted, rtol=1e-14, equal_nan=True)
+    assert np.allclose(dataset["mean"].values, wanted, rtol=1e-14, equal_nan=True)
     where = "where peak_memory <= 40 GB and cost < 700 USD"
-    assert found["min"].attrs["long_name"].endswith(where)
+    assert dataset["min"].attrs["long_name"].endswith(where)
 
 
 @pytest.mark.parametrize(("where", "why"), examples(__file__, "refused_conditions"))

@@ -117,10 +117,10 @@ def test_the_algorithm_chosen_varies_along_the_message() -> None:
 def test_counts_do_not_vary_along_what_pays_a_latency() -> None:
     axes = {**BARE, "topology": "torus", "ranks": [16, 64], "message_bytes": 1e6}
     names = ["latency_time", "steps", "sent_bytes", "link_bytes", "bandwidth_time", "energy"]
-    found = sweeps.sweep(names, collective="all_to_all", latency_per=["hop", "message"], **axes)
-    assert found["latency_time"].dims == ("latency_per", "ranks")
+    dataset = sweeps.sweep(names, collective="all_to_all", latency_per=["hop", "message"], **axes)
+    assert dataset["latency_time"].dims == ("latency_per", "ranks")
     for name in names[1:]:
-        assert found[name].dims == ("ranks",), name
+        assert dataset[name].dims == ("ranks",), name
 
 
 def test_labels_select(whole: xr.Dataset) -> None:
@@ -159,19 +159,19 @@ def test_a_table_is_one_dimension_with_its_columns_as_coordinates() -> None:
         "ranks": [64, 8, 16, 8],
         "collective": ["all_to_all", "all_reduce", "all_gather", "broadcast"],
     }
-    found = sweeps.sweep(["time", "steps", "nodes"][:2], case=case, message_bytes=[1e4, 1e8])
-    assert found["time"].dims == ("case", "message_bytes")
-    assert found["case"].to_numpy().tolist() == [0, 1, 2, 3]
+    dataset = sweeps.sweep(["time", "steps", "nodes"][:2], case=case, message_bytes=[1e4, 1e8])
+    assert dataset["time"].dims == ("case", "message_bytes")
+    assert dataset["case"].to_numpy().tolist() == [0, 1, 2, 3]
     for name, values in case.items():
-        assert found.coords[name].dims == ("case",)
-        assert found.coords[name].to_numpy().tolist() == values
+        assert dataset.coords[name].dims == ("case",)
+        assert dataset.coords[name].to_numpy().tolist() == values
     # What follows from the machine goes along with it.
-    assert found.coords["intra_bandwidth"].dims == ("case",)
+    assert dataset.coords["intra_bandwidth"].dims == ("case",)
     for row in range(4):
         at = {name: values[row] for name, values in case.items()}
         alone = sweeps.sweep(["time", "steps"], message_bytes=[1e4, 1e8], **at)
-        np.testing.assert_array_equal(found["time"][row], alone["time"])
-        steps = found["steps"].isel(case=row)
+        np.testing.assert_array_equal(dataset["time"][row], alone["time"])
+        steps = dataset["steps"].isel(case=row)
         np.testing.assert_array_equal(np.broadcast_to(steps, 2), np.broadcast_to(alone["steps"], 2))
 
 
@@ -182,18 +182,22 @@ def test_rows_of_a_table_stay_in_their_order_however_they_are_written() -> None:
         topology=["ring", "switch", "torus"], ranks=[8, 4, 16], latency=[3e-6, 1e-6, 2e-6]
     )
     pieces = dict(topology=["ring", "switch", "torus"], ranks=["8,4", 16], latency="3us,1us,2us")
-    found = [sweeps.sweep("time", case=case, message_bytes=1e6) for case in (text, listed, pieces)]
-    assert found[0].coords["ranks"].to_numpy().tolist() == [8, 4, 16]
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0]["time"], other["time"])
-        np.testing.assert_allclose(found[0].coords["latency"], other.coords["latency"], rtol=1e-15)
+    datasets = [
+        sweeps.sweep("time", case=case, message_bytes=1e6) for case in (text, listed, pieces)
+    ]
+    assert datasets[0].coords["ranks"].to_numpy().tolist() == [8, 4, 16]
+    for dataset in datasets[1:]:
+        np.testing.assert_array_equal(datasets[0]["time"], dataset["time"])
+        np.testing.assert_allclose(
+            datasets[0].coords["latency"], dataset.coords["latency"], rtol=1e-15
+        )
 
 
 def test_a_table_may_hold_a_value_twice_and_a_number_without_labels() -> None:
     link = {"bandwidth": [1e11, 1e11, 4e11], "latency": [1e-6, 2e-6, 1e-6]}
-    found = sweeps.sweep("time", topology="ring", ranks=8, message_bytes=[1e6], link_kind=link)
-    assert found["time"].dims == ("message_bytes", "link_kind")
-    times = found["time"].to_numpy()[0]
+    dataset = sweeps.sweep("time", topology="ring", ranks=8, message_bytes=[1e6], link_kind=link)
+    assert dataset["time"].dims == ("message_bytes", "link_kind")
+    times = dataset["time"].to_numpy()[0]
     assert times[1] - times[0] == pytest.approx(14e-6)
     assert times[2] < times[0]
 
@@ -209,12 +213,12 @@ def test_eight_dimensions() -> None:
         "inter_latency": [1e-6, 2e-6],
         "message_bytes": [1e3, 1e6, 1e9],
     }
-    found = sweeps.sweep(["time", "steps"], **axes)
-    assert found["time"].ndim == 8
-    assert found["time"].size == 2 * 2 * 2 * 2 * 2 * 3 * 2 * 3
+    dataset = sweeps.sweep(["time", "steps"], **axes)
+    assert dataset["time"].ndim == 8
+    assert dataset["time"].size == 2 * 2 * 2 * 2 * 2 * 3 * 2 * 3
     cell = {name: values[-1] for name, values in axes.items()}  # type: ignore[index]
     alone = sweeps.sweep("time", **cell)
-    assert found["time"].sel(cell).item() == alone["time"].item()
+    assert dataset["time"].sel(cell).item() == alone["time"].item()
 
 
 def test_names_and_units_stand_on_every_variable_and_coordinate(whole: xr.Dataset) -> None:

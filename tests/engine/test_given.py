@@ -44,27 +44,27 @@ def test_a_time_that_is_given_is_not_computed() -> None:
     program = plan_of(["time", "algbw", "busbw"], time=time, **RING)
     assert computed(program) == {"algbw", "bus_factor", "busbw"}
     assert [variable.name for variable in program.variables] == ["algbw", "busbw", "status"]
-    found = sweeps.sweep(["time", "algbw", "busbw"], time=time, **RING)
-    assert found["algbw"].dims == ("message_bytes", "time")
-    assert found["busbw"].dims == ("ranks", "message_bytes", "time")
+    dataset = sweeps.sweep(["time", "algbw", "busbw"], time=time, **RING)
+    assert dataset["algbw"].dims == ("message_bytes", "time")
+    assert dataset["busbw"].dims == ("ranks", "message_bytes", "time")
     sizes, times = np.array([1e6, 1e9]), np.array(time)
-    np.testing.assert_array_equal(found["algbw"], sizes[:, None] / times)
-    assert found["time"].dims == ("time",)
-    assert "time" in found.coords
+    np.testing.assert_array_equal(dataset["algbw"], sizes[:, None] / times)
+    assert dataset["time"].dims == ("time",)
+    assert "time" in dataset.coords
 
 
 def test_a_part_of_the_time_that_is_given() -> None:
     given = [1e-3, 4e-3]
-    found = sweeps.sweep(["time", "bandwidth_time", "latency_time"], bandwidth_time=given, **RING)
-    assert set(found["time"].dims) == {"ranks", "bandwidth_time"}
-    total = found["latency_time"] + found.coords["bandwidth_time"]
-    np.testing.assert_array_equal(found["time"], total.transpose(*found["time"].dims))
+    dataset = sweeps.sweep(["time", "bandwidth_time", "latency_time"], bandwidth_time=given, **RING)
+    assert set(dataset["time"].dims) == {"ranks", "bandwidth_time"}
+    total = dataset["latency_time"] + dataset.coords["bandwidth_time"]
+    np.testing.assert_array_equal(dataset["time"], total.transpose(*dataset["time"].dims))
 
 
 def test_a_wire_time_takes_the_place_of_message_and_bandwidth() -> None:
     axes = {"topology": "ring", "ranks": 8, "latency": 0.0}
-    found = sweeps.sweep(["time"], serialization_time=[1e-3, 8e-3], **axes)
-    np.testing.assert_allclose(found["time"], 2 * 7 / 8 * np.array([1e-3, 8e-3]), rtol=1e-15)
+    dataset = sweeps.sweep(["time"], serialization_time=[1e-3, 8e-3], **axes)
+    np.testing.assert_allclose(dataset["time"], 2 * 7 / 8 * np.array([1e-3, 8e-3]), rtol=1e-15)
     # Not even a message is needed then, but what takes one says so.
     with pytest.raises(
         InputError, match=r"sent_bytes needs the message size .*; give message_bytes as"
@@ -73,13 +73,13 @@ def test_a_wire_time_takes_the_place_of_message_and_bandwidth() -> None:
 
 
 def test_counts_of_a_schedule_that_are_given() -> None:
-    found = sweeps.sweep(["time", "steps"], transfer_fraction=[1.0, 3.0], **LINK, **RING)
+    dataset = sweeps.sweep(["time", "steps"], transfer_fraction=[1.0, 3.0], **LINK, **RING)
     wire = RING["message_bytes"] / np.array([450e9, 450e9])  # type: ignore[operator]
     expected = np.multiply.outer([1.0, 3.0], wire)
-    time = found["time"].transpose("ranks", "transfer_fraction", "message_bytes")
+    time = dataset["time"].transpose("ranks", "transfer_fraction", "message_bytes")
     np.testing.assert_allclose(time.sel(ranks=8), expected, rtol=1e-15)
     np.testing.assert_array_equal(time.sel(ranks=8), time.sel(ranks=2))
-    assert found["steps"].to_numpy().tolist() == [2.0, 14.0]
+    assert dataset["steps"].to_numpy().tolist() == [2.0, 14.0]
 
 
 def test_a_choice_between_times_needs_them_computed() -> None:
@@ -87,22 +87,22 @@ def test_a_choice_between_times_needs_them_computed() -> None:
         with pytest.raises(InputError, match=rf"algorithm = '{choice}'.*but the time is given"):
             sweeps.sweep(["steps"], **{**RING, "topology": "switch"}, algorithm=choice, time=1e-3)
     # What doesn't depend on the choice is fine.
-    found = sweeps.sweep(["busbw"], **{**RING, "topology": "switch"}, algorithm="auto", time=1e-3)
-    assert found["busbw"].sel(ranks=8, message_bytes=1e9).item() == pytest.approx(1.75e12)
+    dataset = sweeps.sweep(["busbw"], **{**RING, "topology": "switch"}, algorithm="auto", time=1e-3)
+    assert dataset["busbw"].sel(ranks=8, message_bytes=1e9).item() == pytest.approx(1.75e12)
 
 
 def test_parts_of_the_time_that_are_given_leave_a_choice() -> None:
     axes = {"topology": "switch", "ranks": [6, 8], "message_bytes": [1e6]}
     parts = {"latency_time": [1e-3], "bandwidth_time": [1e-2, 1e-3]}
-    found = sweeps.sweep(["steps", "time"], algorithm="auto", **axes, **parts)
-    assert found["time"].transpose("bandwidth_time", ...).to_numpy().ravel()[0] == 2e-3
-    assert np.isfinite(found["steps"]).all()
+    dataset = sweeps.sweep(["steps", "time"], algorithm="auto", **axes, **parts)
+    assert dataset["time"].transpose("bandwidth_time", ...).to_numpy().ravel()[0] == 2e-3
+    assert np.isfinite(dataset["steps"]).all()
 
 
 def test_quantities_that_are_given_and_asked_for_are_coordinates() -> None:
-    found = sweeps.sweep(["ranks", "time", "intra_latency"], **RING)
-    assert set(found.data_vars) == {"time", "status"}
-    assert found.coords["ranks"].to_numpy().tolist() == [2, 8]
+    dataset = sweeps.sweep(["ranks", "time", "intra_latency"], **RING)
+    assert set(dataset.data_vars) == {"time", "status"}
+    assert dataset.coords["ranks"].to_numpy().tolist() == [2, 8]
     with pytest.raises(InputError, match="quantities = 'ranks, message_bytes': are given"):
         sweeps.sweep(["ranks", "message_bytes"], **RING)
 
@@ -116,21 +116,21 @@ def test_what_nothing_gives_is_told_with_what_needs_it() -> None:
 
 
 def test_a_quantity_of_some_networks_is_missing_on_the_others() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["nodes"], topology=["ring", "hierarchical"], ranks=[8, 32], message_bytes=1e6
     )
-    assert np.isnan(found["nodes"].sel(topology="ring")).all()
-    assert found["nodes"].sel(topology="hierarchical").to_numpy().tolist() == [1, 4]
+    assert np.isnan(dataset["nodes"].sel(topology="ring")).all()
+    assert dataset["nodes"].sel(topology="hierarchical").to_numpy().tolist() == [1, 4]
     meanings = dict(
         zip(
-            found["status"].attrs["flag_meanings"].split(),
-            found["status"].attrs["flag_masks"].tolist(),
+            dataset["status"].attrs["flag_meanings"].split(),
+            dataset["status"].attrs["flag_masks"].tolist(),
             strict=True,
         )
     )
-    status = found["status"].sel(topology="ring").to_numpy()
+    status = dataset["status"].sel(topology="ring").to_numpy()
     assert (status & meanings["quantity_not_of_this_network"] != 0).all()
-    assert (found["status"].sel(topology="hierarchical") == 0).all()
+    assert (dataset["status"].sel(topology="hierarchical") == 0).all()
     # What none of the networks has is a fault.
     with pytest.raises(InputError, match="nothing gives nodes, the nodes of the group"):
         sweeps.sweep(["nodes"], topology=["ring", "switch"], ranks=8, message_bytes=1e6)

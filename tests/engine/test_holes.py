@@ -28,56 +28,58 @@ def reasons(dataset: xr.Dataset, **at: object) -> set[str]:
 
 
 def test_ranks_that_do_not_fill_their_nodes() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         topology="hierarchical", ranks=[2, 6, 8, 12], gpus_per_node=[4, 8], message_bytes=[1e6, 1e9]
     )
     full = {(2, 4), (2, 8), (6, 8), (8, 4), (8, 8), (12, 4)}
     for ranks, node in itertools.product((2, 6, 8, 12), (4, 8)):
         at = {"ranks": ranks, "gpus_per_node": node}
-        time = found["time"].sel(at)
+        time = dataset["time"].sel(at)
         if (ranks, node) in full:
             assert np.isfinite(time).all()
-            assert reasons(found, **at) == set()
+            assert reasons(dataset, **at) == set()
         else:
             assert np.isnan(time).all()
-            assert reasons(found, **at) == {"ranks_not_multiple_of_gpus_per_node"}
+            assert reasons(dataset, **at) == {"ranks_not_multiple_of_gpus_per_node"}
     # A rank's share doesn't vary along the node's size, so it is missing where no node fits.
-    assert found["lower_bound"].notnull().sum() > 0
+    assert dataset["lower_bound"].notnull().sum() > 0
 
 
 def test_nodes_that_do_not_fill_their_pods() -> None:
     axes = {"ranks": [16, 32, 48], "gpus_per_node": 8, "message_bytes": 1e6}
-    found = sweeps.sweep("time", topology="hierarchical", nodes_per_pod=[2, 4], **axes)
+    dataset = sweeps.sweep("time", topology="hierarchical", nodes_per_pod=[2, 4], **axes)
     for ranks, pod in itertools.product((16, 32, 48), (2, 4)):
         full = ranks <= 8 * pod or ranks % (8 * pod) == 0
         at = {"ranks": ranks, "nodes_per_pod": pod}
-        assert np.isfinite(found["time"].sel(at).item()) == full
+        assert np.isfinite(dataset["time"].sel(at).item()) == full
         why = set() if full else {"nodes_not_multiple_of_nodes_per_pod"}
-        assert reasons(found, **at) == why
+        assert reasons(dataset, **at) == why
 
 
 def test_sizes_that_are_not_the_ranks() -> None:
     axes = {"mesh_nx": [2, 4], "mesh_ny": [4, 8], "message_bytes": 1e6}
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["time", "serialization_time"], topology="torus", ranks=[8, 16, 20], **axes
     )
     for ranks, nx, ny in itertools.product((8, 16, 20), (2, 4), (4, 8)):
         at = {"ranks": ranks, "mesh_nx": nx, "mesh_ny": ny}
         full = nx * ny == ranks
-        assert np.isfinite(found["time"].sel(at).item()) == full
-        assert reasons(found, **at) == (set() if full else {"mesh_sizes_do_not_multiply_to_ranks"})
+        assert np.isfinite(dataset["time"].sel(at).item()) == full
+        assert reasons(dataset, **at) == (
+            set() if full else {"mesh_sizes_do_not_multiply_to_ranks"}
+        )
     # The time on the wire has no sizes; no torus here has 20 ranks.
-    assert found["serialization_time"].dims == ("ranks",)
-    assert np.isfinite(found["serialization_time"]).to_numpy().tolist() == [True, True, False]
+    assert dataset["serialization_time"].dims == ("ranks",)
+    assert np.isfinite(dataset["serialization_time"]).to_numpy().tolist() == [True, True, False]
 
 
 def test_algorithms_that_are_not_defined() -> None:
     names = ["ring", "doubling", "ring_ring", "inc", "nvls"]
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         DEFAULT_QUANTITIES, topology="switch", algorithm=names, ranks=[6, 8, 16], message_bytes=1e6
     )
     why = {
-        (name, ranks): reasons(found, algorithm=name, ranks=ranks)
+        (name, ranks): reasons(dataset, algorithm=name, ranks=ranks)
         for name in names
         for ranks in (6, 8, 16)
     }
@@ -96,10 +98,10 @@ def test_algorithms_that_are_not_defined() -> None:
     for (name, ranks), value in why.items():
         at = {"algorithm": name, "ranks": ranks}
         for quantity in ("time", "energy", "busbw", "steps", "lower_bound_ratio"):
-            exists = np.isfinite(found[quantity].sel(at).item())
+            exists = np.isfinite(dataset[quantity].sel(at).item())
             assert exists == (not value), (quantity, at)
-        chosen = found["chosen_algorithm"].sel(
-            {"algorithm": name} if found["chosen_algorithm"].ndim else {}
+        chosen = dataset["chosen_algorithm"].sel(
+            {"algorithm": name} if dataset["chosen_algorithm"].ndim else {}
         )
         assert np.all(chosen.to_numpy() > 0) or value
 
@@ -107,17 +109,17 @@ def test_algorithms_that_are_not_defined() -> None:
 @pytest.mark.parametrize("order", [1, -1])
 def test_what_algorithms_share_is_not_missing_where_one_of_them_is(order: int) -> None:
     """Recursive doubling needs a power of two; the bound of six ranks is there all the same."""
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["bus_factor", "lower_bound", "time"],
         topology="switch",
         algorithm=["doubling", "ring"][::order],
         ranks=[6, 8],
         message_bytes=1e9,
     )
-    assert found["bus_factor"].dims == ("ranks",)
-    assert np.isfinite(found["bus_factor"]).all()
-    assert np.isfinite(found["lower_bound"]).all()
-    assert np.isnan(found["time"].sel(algorithm="doubling", ranks=6).item())
+    assert dataset["bus_factor"].dims == ("ranks",)
+    assert np.isfinite(dataset["bus_factor"]).all()
+    assert np.isfinite(dataset["lower_bound"]).all()
+    assert np.isnan(dataset["time"].sel(algorithm="doubling", ranks=6).item())
     # Where none can be, it is missing.
     alone = sweeps.sweep(
         ["bus_factor"], topology="switch", algorithm="doubling", ranks=[6, 8], message_bytes=1e9
@@ -127,7 +129,7 @@ def test_what_algorithms_share_is_not_missing_where_one_of_them_is(order: int) -
 
 @pytest.mark.parametrize("sizes", [[3, 4], [4, 3]])
 def test_a_hole_along_one_axis_hides_nothing_that_does_not_vary_along_it(sizes: list[int]) -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["bus_factor", "chosen_algorithm", "time"],
         topology="torus",
         ranks=16,
@@ -135,17 +137,19 @@ def test_a_hole_along_one_axis_hides_nothing_that_does_not_vary_along_it(sizes: 
         mesh_ny=4,
         message_bytes=1e6,
     )
-    assert found["bus_factor"].item() == 1.875
-    assert found["chosen_algorithm"].item() > 0
-    assert np.isnan(found["time"]).sum() == 1
+    assert dataset["bus_factor"].item() == 1.875
+    assert dataset["chosen_algorithm"].item() > 0
+    assert np.isnan(dataset["time"]).sum() == 1
 
 
 @pytest.mark.thorough
 def test_one_rank_takes_no_time_and_has_no_bandwidth() -> None:
     for topology in NETWORKS:
         there = sorted({key[1] for key in ALGORITHMS if key[0] == topology})
-        found = sweeps.sweep(topology=topology, ranks=[1, 2], message_bytes=[1e6], collective=there)
-        one, two = found.sel(ranks=1), found.sel(ranks=2)
+        dataset = sweeps.sweep(
+            topology=topology, ranks=[1, 2], message_bytes=[1e6], collective=there
+        )
+        one, two = dataset.sel(ranks=1), dataset.sel(ranks=2)
         for name in DEFAULT_QUANTITIES:
             if name in RATIOS:
                 assert np.isnan(one[name]).all(), (topology, name)
@@ -153,27 +157,28 @@ def test_one_rank_takes_no_time_and_has_no_bandwidth() -> None:
             elif name != "chosen_algorithm":
                 assert (one[name] == 0).all(), (topology, name)
         assert reasons(
-            found.isel(collective=0) if "collective" in found["status"].dims else found, ranks=1
+            dataset.isel(collective=0) if "collective" in dataset["status"].dims else dataset,
+            ranks=1,
         ) == {"one_rank_has_no_bandwidth"}
         assert (two["status"] == 0).all()
 
 
 def test_one_rank_by_the_sizes_of_its_mesh() -> None:
-    found = sweeps.sweep(topology="torus", mesh_nx=[1, 2], mesh_ny=[1], message_bytes=1e6)
-    one = found.isel(mesh_nx=0, mesh_ny=0)
+    dataset = sweeps.sweep(topology="torus", mesh_nx=[1, 2], mesh_ny=[1], message_bytes=1e6)
+    one = dataset.isel(mesh_nx=0, mesh_ny=0)
     assert one["time"].item() == 0
     assert np.isnan(one["algbw"].item())
-    assert reasons(found, mesh_nx=1, mesh_ny=1) == {"one_rank_has_no_bandwidth"}
+    assert reasons(dataset, mesh_nx=1, mesh_ny=1) == {"one_rank_has_no_bandwidth"}
 
 
 def test_without_bandwidths_one_rank_is_no_hole() -> None:
-    found = sweeps.sweep(["time", "steps"], topology="ring", ranks=[1, 2], message_bytes=1e6)
-    assert found["status"].dims == ()
-    assert found["status"].item() == 0
+    dataset = sweeps.sweep(["time", "steps"], topology="ring", ranks=[1, 2], message_bytes=1e6)
+    assert dataset["status"].dims == ()
+    assert dataset["status"].item() == 0
 
 
 def test_ratios_to_no_time_at_all() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         topology="ring",
         ranks=8,
         latency=[0, 1e-6],
@@ -182,31 +187,31 @@ def test_ratios_to_no_time_at_all() -> None:
         energy_per_bit=0.0,
     )
     nothing = {"latency": 0, "message_bytes": 0, "bandwidth": 1e9}
-    assert found["time"].sel(nothing).item() == 0
-    assert np.isnan(found["algbw"].sel(latency=0, message_bytes=0)).all()
-    assert reasons(found, **nothing) == {"nothing_takes_time"}
+    assert dataset["time"].sel(nothing).item() == 0
+    assert np.isnan(dataset["algbw"].sel(latency=0, message_bytes=0)).all()
+    assert reasons(dataset, **nothing) == {"nothing_takes_time"}
     free = {"latency": 0, "message_bytes": 1e6, "bandwidth": np.inf}
-    assert found["time"].sel(free).item() == 0
-    assert np.isinf(found["algbw"].sel(free).item())
-    assert np.isnan(found["lower_bound_ratio"].sel(free).item())
-    assert reasons(found, **free) == {"nothing_takes_time"}
-    some = {"latency": 1e-6, "message_bytes": 0, "bandwidth": 1e9}
-    assert found["algbw"].sel(some).item() == 0
-    assert reasons(found, **some) == set()
+    assert dataset["time"].sel(free).item() == 0
+    assert np.isinf(dataset["algbw"].sel(free).item())
+    assert np.isnan(dataset["lower_bound_ratio"].sel(free).item())
+    assert reasons(dataset, **free) == {"nothing_takes_time"}
+    settings = {"latency": 1e-6, "message_bytes": 0, "bandwidth": 1e9}
+    assert dataset["algbw"].sel(settings).item() == 0
+    assert reasons(dataset, **settings) == set()
 
 
 def test_an_energy_that_the_machine_does_not_tell() -> None:
     axes = {"topology": "ring", "ranks": [8], "message_bytes": 1e6}
     for hardware in (["dgx-h100", "strategy-calculator"], "strategy-calculator"):
-        found = sweeps.sweep(["time", "energy"], hardware=hardware, **axes)
-        assert np.isfinite(found["time"]).all()
-        energy = found["energy"].to_numpy().reshape(-1)
+        dataset = sweeps.sweep(["time", "energy"], hardware=hardware, **axes)
+        assert np.isfinite(dataset["time"]).all()
+        energy = dataset["energy"].to_numpy().reshape(-1)
         assert np.isnan(energy[-1])
         at = {"hardware": "strategy-calculator", "ranks": 8}
-        assert reasons(found, **at) == {"figure_of_the_machine_not_known"}
+        assert reasons(dataset, **at) == {"figure_of_the_machine_not_known"}
         if isinstance(hardware, list):
             assert np.isfinite(energy[0])
-            assert reasons(found, hardware="dgx-h100", ranks=8) == set()
+            assert reasons(dataset, hardware="dgx-h100", ranks=8) == set()
     # Without an energy asked for, nothing is missing.
     assert sweeps.sweep("time", hardware="strategy-calculator", **axes)["status"].item() == 0
     given = sweeps.sweep(["energy"], hardware="strategy-calculator", energy_per_bit=1e-12, **axes)
@@ -214,23 +219,23 @@ def test_an_energy_that_the_machine_does_not_tell() -> None:
 
 
 def test_chunks_of_algorithms_that_have_none() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["chunks", "time"],
         topology="ring",
         algorithm=["ring", "tree_pipe", "auto"],
         ranks=[3, 64],
         message_bytes=[1e3, 1e9],
     )
-    chunks = found["chunks"]
+    chunks = dataset["chunks"]
     assert np.isnan(chunks.sel(algorithm="ring")).all()
-    assert reasons(found, algorithm="ring", ranks=3, message_bytes=1e3) == {
+    assert reasons(dataset, algorithm="ring", ranks=3, message_bytes=1e3) == {
         "algorithm_without_chunks"
     }
     piped = chunks.sel(algorithm="tree_pipe")
     assert (piped >= 1).all()
     assert (piped == np.floor(piped)).all()
     # The choice has the chunks of the algorithm that it takes.
-    times, best = found["time"], chunks.sel(algorithm="auto")
+    times, best = dataset["time"], chunks.sel(algorithm="auto")
     takes = (times.sel(algorithm="auto") == times.sel(algorithm="tree_pipe")).to_numpy()
     np.testing.assert_array_equal(best.to_numpy()[takes], piped.to_numpy()[takes])
     # Giving these chunks gives the same time.
@@ -262,10 +267,10 @@ def test_every_reason_has_its_own_bit_and_a_text() -> None:
 def test_reasons_are_the_same_beside_a_choice(order: int) -> None:
     """What a choice leaves out for itself is no reason of its cells, nor of other algorithms'."""
     names = ["auto", "doubling", "halving", "nvls"][::order]
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         "time", topology="switch", algorithm=names, ranks=[6, 16], message_bytes=1e6
     )
-    why = {name: reasons(found, algorithm=name, ranks=6) for name in names}
+    why = {name: reasons(dataset, algorithm=name, ranks=6) for name in names}
     power = {"ranks_not_power_of_two"}
     assert why == {"auto": set(), "doubling": power, "halving": power, "nvls": set()}
-    assert reasons(found, algorithm="nvls", ranks=16) == {"no_nvls_in_the_network"}
+    assert reasons(dataset, algorithm="nvls", ranks=16) == {"no_nvls_in_the_network"}

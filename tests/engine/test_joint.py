@@ -39,10 +39,10 @@ OF_OPERATION = QUANTITIES[:3]
 def alone(
     shared: dict[str, Any], step: dict[str, Any], operation: dict[str, Any], gpus: list[int]
 ) -> tuple[xr.Dataset, xr.Dataset]:
-    own = [name for name in QUANTITIES if name not in OF_OPERATION]
+    quantities = [name for name in QUANTITIES if name not in OF_OPERATION]
     return (
         sweeps.sweep(OF_OPERATION, ranks=gpus, **operation, **shared),
-        sweeps.sweep(own, world_size=gpus, **step, **shared),
+        sweeps.sweep(quantities, world_size=gpus, **step, **shared),
     )
 
 
@@ -85,9 +85,9 @@ def test_each_part_is_the_sweep_of_it_alone(
     equal(whole, step, {"world_size": name})
     assert {*whole.data_vars} == {*QUANTITIES, "status", "collective_status"}
     if "hardware" in network:
-        again = sweeps.recompute(whole)
-        equal(whole, again, {})
-        assert {*again.data_vars} == {*whole.data_vars}
+        dataset = sweeps.recompute(whole)
+        equal(whole, dataset, {})
+        assert {*dataset.data_vars} == {*whole.data_vars}
 
 
 def card() -> xr.Dataset:
@@ -95,45 +95,45 @@ def card() -> xr.Dataset:
 
 
 def test_variables_vary_along_what_they_depend_on() -> None:
-    found = card()
+    dataset = card()
     network = ("topology", "inter_bandwidth")
-    assert set(found.time.dims) == {*network, "ranks", "message_bytes"}
-    assert set(found.step_time.dims) == {*network, "ranks", "tp", "pp"}
-    assert set(found.peak_memory.dims) == {"ranks", "tp", "pp"}
-    assert not {"tp", "pp"} & {*found.collective_status.dims}
-    assert "message_bytes" not in found.status.dims
+    assert set(dataset.time.dims) == {*network, "ranks", "message_bytes"}
+    assert set(dataset.step_time.dims) == {*network, "ranks", "tp", "pp"}
+    assert set(dataset.peak_memory.dims) == {"ranks", "tp", "pp"}
+    assert not {"tp", "pp"} & {*dataset.collective_status.dims}
+    assert "message_bytes" not in dataset.status.dims
 
 
 @pytest.mark.parametrize("name", ["ranks", "world_size"])
 def test_gpus_have_both_names(name: str) -> None:
-    found = sweeps.sweep(QUANTITIES, **{name: [8, 64, 512]}, **MESSAGES, **STEP, **NETWORK)
+    dataset = sweeps.sweep(QUANTITIES, **{name: [8, 64, 512]}, **MESSAGES, **STEP, **NETWORK)
     for either in ("ranks", "world_size"):
-        part = found.sel({either: 64})
-        xr.testing.assert_identical(part.time.variable, found.time.isel({name: 1}).variable)
+        part = dataset.sel({either: 64})
+        xr.testing.assert_identical(part.time.variable, dataset.time.isel({name: 1}).variable)
         xr.testing.assert_identical(
-            part.step_time.variable, found.step_time.isel({name: 1}).variable
+            part.step_time.variable, dataset.step_time.isel({name: 1}).variable
         )
 
 
 @pytest.mark.thorough
 def test_slices_are_of_the_whole() -> None:
-    found = card()
+    dataset = card()
     for ranks in (8, 64):
         for topology in NETWORK["topology"]:
             network = {**NETWORK, "topology": topology}
             part = sweeps.sweep(QUANTITIES, ranks=ranks, **MESSAGES, **STEP, **network)
-            whole = found.sel(ranks=ranks, topology=topology)
+            whole = dataset.sel(ranks=ranks, topology=topology)
             for name in QUANTITIES:
                 np.testing.assert_array_equal(whole[name].values, part[name].values, err_msg=name)
 
 
 def test_gpus_of_each_where_both_are_given() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["time", "step_time"], ranks=[4, 8], world_size=[16, 32, 64], **MESSAGES, **STEP
     )
-    assert (found.sizes["ranks"], found.sizes["world_size"]) == (2, 3)
-    assert "world_size" not in found.time.dims
-    assert "ranks" not in found.step_time.dims
+    assert (dataset.sizes["ranks"], dataset.sizes["world_size"]) == (2, 3)
+    assert "world_size" not in dataset.time.dims
+    assert "ranks" not in dataset.step_time.dims
     # Where degrees say all, ranks are of the operation alone.
     degrees = sweeps.sweep(["time", "step_time"], ranks=[4, 8], dp=[1, 2], **MESSAGES, **STEP)
     assert "ranks" not in degrees.step_time.dims
@@ -142,31 +142,31 @@ def test_gpus_of_each_where_both_are_given() -> None:
 def test_plans_of_one_size_are_no_axis_of_the_operation() -> None:
     plan = {"every": "tp,pp", "world_size": 16, "tp": [1, 2, 4, 8]}
     step = {name: value for name, value in STEP.items() if name not in ("tp", "pp")}
-    found = sweeps.sweep(["time", "step_time"], plan=plan, **MESSAGES, **step)
-    assert found.time.dims == ("message_bytes",)
-    assert found.step_time.dims == ("plan",)
-    assert float(found.ranks) == 16
+    dataset = sweeps.sweep(["time", "step_time"], plan=plan, **MESSAGES, **step)
+    assert dataset.time.dims == ("message_bytes",)
+    assert dataset.step_time.dims == ("plan",)
+    assert float(dataset.ranks) == 16
 
 
 def test_the_usual_quantities_are_of_both() -> None:
-    found = sweeps.sweep(ranks=[8, 64], **MESSAGES, **STEP)
-    assert {"time", "energy", "time_band_low", "step_time", "mfu"} <= {*found.data_vars}
-    assert "reduction_time" not in found
+    dataset = sweeps.sweep(ranks=[8, 64], **MESSAGES, **STEP)
+    assert {"time", "energy", "time_band_low", "step_time", "mfu"} <= {*dataset.data_vars}
+    assert "reduction_time" not in dataset
 
 
 @pytest.mark.thorough
 def test_it_is_computed_again_from_itself(tmp_path: Path) -> None:
     run_in_blocks(job(), tmp_path / "x.nc", Cut(Limits(), 10**9))
     with sweeps.open(tmp_path / "x.nc") as stored:
-        again = sweeps.recompute(stored)
-        for name in again.data_vars:
-            xr.testing.assert_equal(again[name].variable, stored[name].variable)
-        assert {*QUANTITIES, "status", "collective_status"} == {*again.data_vars}
+        dataset = sweeps.recompute(stored)
+        for name in dataset.data_vars:
+            xr.testing.assert_equal(dataset[name].variable, stored[name].variable)
+        assert {*QUANTITIES, "status", "collective_status"} == {*dataset.data_vars}
         xr.testing.assert_identical(stored.load(), job().dataset().assign_attrs(stored.attrs))
 
 
 def test_reasons_are_of_each() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["time", "step_time"],
         ranks=[8, 12],
         topology="switch",
@@ -175,11 +175,11 @@ def test_reasons_are_of_each() -> None:
         **MESSAGES,
         **STEP,
     )
-    assert sweeps.reasons(found, "time").values.tolist() == ["", "ranks not power of two"]
-    assert "product of degrees" in str(sweeps.reasons(found, "step_time").values)
-    assert sweeps.reasons(found).dims == found.status.dims
+    assert sweeps.reasons(dataset, "time").values.tolist() == ["", "ranks not power of two"]
+    assert "product of degrees" in str(sweeps.reasons(dataset, "step_time").values)
+    assert sweeps.reasons(dataset).dims == dataset.status.dims
     with pytest.raises(InputError, match="isn't here"):
-        sweeps.reasons(found, "speed")
+        sweeps.reasons(dataset, "speed")
 
 
 @pytest.mark.parametrize(
@@ -217,11 +217,11 @@ def job(**more: Any) -> Job:
 
 
 def test_a_reduction_is_of_either_part() -> None:
-    found = job(reductions=REDUCTIONS).dataset()
-    ours = found.step_time.where(found.mfu > 0.3).min(["tp", "pp"])
-    xr.testing.assert_equal(found.best_step_time.variable, ours.variable)
-    xr.testing.assert_equal(found.worst_time.variable, found.time.max("topology").variable)
-    assert "ancillary_variables" not in found.worst_time.attrs
+    dataset = job(reductions=REDUCTIONS).dataset()
+    ours = dataset.step_time.where(dataset.mfu > 0.3).min(["tp", "pp"])
+    xr.testing.assert_equal(dataset.best_step_time.variable, ours.variable)
+    xr.testing.assert_equal(dataset.worst_time.variable, dataset.time.max("topology").variable)
+    assert "ancillary_variables" not in dataset.worst_time.attrs
     crossed = {**REDUCTIONS[0], "operation": "pareto", "against": "energy", "where": []}
     with pytest.raises(InputError, match="aren't both"):
         job(reductions=[crossed])
@@ -281,10 +281,10 @@ def test_what_moves_an_answer_is_of_its_part() -> None:
     whole = {**MESSAGES, **STEP, "message_bytes": 2**20, "tp": 4, "pp": 1}
     step = {name: value for name, value in whole.items() if name != "message_bytes"}
     for quantity, alone_ in (("time", {"message_bytes": 2**20}), ("step_time", step)):
-        found = sweeps.sensitivity(quantity, ranks=8, **whole)
+        table = sweeps.sensitivity(quantity, ranks=8, **whole)
         name = "ranks" if quantity == "time" else "world_size"
         xr.testing.assert_equal(
-            found.drop_attrs(), sweeps.sensitivity(quantity, **{name: 8}, **alone_).drop_attrs()
+            table.drop_attrs(), sweeps.sensitivity(quantity, **{name: 8}, **alone_).drop_attrs()
         )
 
 
@@ -299,6 +299,8 @@ def test_the_design_space_is_answered(cli: Runner, tmp_path: Path) -> None:
     answer, table = lines.split("Time of an all_reduce on 512 GPUs")
     assert "inter bandwidth 200 Gbit/s rather than 400 Gbit/s" in answer
     assert "fastest in" in table.partition("Step time of the best")[0]
-    with sweeps.open(tmp_path / "x.nc") as found:
-        step = found.step_time.min(["tp", "pp"]).sel(topology="hierarchical", inter_bandwidth=50e9)
+    with sweeps.open(tmp_path / "x.nc") as dataset:
+        step = dataset.step_time.min(["tp", "pp"]).sel(
+            topology="hierarchical", inter_bandwidth=50e9
+        )
         assert f"{float(step[-1]):.4g} s (512 GPUs" in lines

@@ -34,35 +34,35 @@ def test_steps_asked_again_have_the_same_bits(
 ) -> None:
     asked = [{**STEP, **plan, **further} for plan in PLANS]
     anew.setattr(kept, "BEFORE", 0)
-    arrays = [bits(sweeps.sweep(QUANTITIES, **each)) for each in asked]
+    arrays = [bits(sweeps.sweep(QUANTITIES, **question)) for question in asked]
     anew.setattr(kept, "_KEPT", {})
     anew.setattr(kept, "BEFORE", 1)
     for _ in range(2):
-        assert [bits(sweeps.sweep(QUANTITIES, **each)) for each in asked] == arrays
-    assert len({str(each) for each in arrays}) == len(asked)
+        assert [bits(sweeps.sweep(QUANTITIES, **question)) for question in asked] == arrays
+    assert len({str(array) for array in arrays}) == len(asked)
 
 
 def test_collectives_asked_again_have_the_same_bits(anew: pytest.MonkeyPatch) -> None:
     asked = [{**RING, "ranks": ranks, "message_bytes": size} for ranks, size in SIZES]
     anew.setattr(kept, "BEFORE", 0)
-    arrays = [bits(sweeps.sweep(["time", "busbw"], **each)) for each in asked]
+    arrays = [bits(sweeps.sweep(["time", "busbw"], **question)) for question in asked]
     anew.setattr(kept, "_KEPT", {})
     anew.setattr(kept, "BEFORE", 1)
     for _ in range(2):
-        assert [bits(sweeps.sweep(["time", "busbw"], **each)) for each in asked] == arrays
+        assert [bits(sweeps.sweep(["time", "busbw"], **question)) for question in asked] == arrays
 
 
 def test_a_graph_has_no_values(anew: pytest.MonkeyPatch) -> None:
     first = sweeps.sweep("time", ranks=[2, 8], message_bytes=[1e6, 1e9], **RING)
     (kept_graph,) = kept._KEPT.values()
     made = len(kept_graph.graph.made)
-    other = sweeps.sweep("time", ranks=[4, 16, 32], message_bytes=[1e3], **RING)
+    dataset = sweeps.sweep("time", ranks=[4, 16, 32], message_bytes=[1e3], **RING)
     assert [*kept._KEPT.values()] == [kept_graph]
     assert len(kept_graph.graph.made) == made
     assert first.time.shape == (2, 2)
     steps = 2 * (np.array([4, 16, 32]) - 1)
     wire = 2 * (1 - 1 / np.array([4, 16, 32])) * 1e3 / 50e9
-    np.testing.assert_allclose(other.time.to_numpy().ravel(), steps * 1e-6 + wire, rtol=1e-12)
+    np.testing.assert_allclose(dataset.time.to_numpy().ravel(), steps * 1e-6 + wire, rtol=1e-12)
 
 
 PLAN = {"gpus": 64, "tp": 4, "pp": 2, "cp": 2, "global_batch_size": 64, "seq_len": 4096}

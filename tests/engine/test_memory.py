@@ -33,15 +33,15 @@ def stream(plan):
 
 def told(script: str) -> list[float]:
     """Run a script and return the numbers that it prints."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", START + textwrap.dedent(script)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return [float(number) for number in done.stdout.split()]
+    assert process.returncode == 0, process.stderr
+    return [float(number) for number in process.stdout.split()]
 
 
 def test_two_hundred_million_cells_in_blocks() -> None:

@@ -59,31 +59,35 @@ def check(dataset: xr.Dataset, found: dict[str, Any]) -> int:
     """Compare every cell; return how many there are that can't be."""
     missing = 0
     for cell in cells(dataset):
-        place = cell["place"]
-        wanted = expected(values_at(dataset, found, place))
-        status = at(dataset, "status", place)
+        position = cell["place"]
+        wanted = expected(values_at(dataset, found, position))
+        status = at(dataset, "status", position)
         exists = not np.isnan(wanted["time"])
         missing += not exists
         for name in FIELDS:
-            value = at(dataset, name, place)
+            value = at(dataset, name, position)
             if not exists and set(dataset["status"].dims) <= set(dataset[name].dims):
-                assert np.isnan(value), f"{name} at {place} of {found}"
+                assert np.isnan(value), f"{name} at {position} of {found}"
             if exists:
-                np.testing.assert_array_equal(value, wanted[name], f"{name} at {place} of {found}")
+                np.testing.assert_array_equal(
+                    value, wanted[name], f"{name} at {position} of {found}"
+                )
             if np.isnan(value):
-                assert status != 0, f"{name} is missing at {place} for no reason: {found}"
+                assert status != 0, f"{name} is missing at {position} for no reason: {found}"
         if exists:
-            code = int(at(dataset, "chosen_algorithm", place))
-            assert ALGORITHMS.name_of(code) == wanted["chosen_algorithm"], f"at {place} of {found}"
+            code = int(at(dataset, "chosen_algorithm", position))
+            assert ALGORITHMS.name_of(code) == wanted["chosen_algorithm"], (
+                f"at {position} of {found}"
+            )
         else:
-            assert status != 0, f"no reason at {place} of {found}"
-            assert np.isnan(at(dataset, "time", place)), f"time at {place} of {found}"
+            assert status != 0, f"no reason at {position} of {found}"
+            assert np.isnan(at(dataset, "time", position)), f"time at {position} of {found}"
     return missing
 
 
-def at(dataset: xr.Dataset, name: str, place: dict[str, int]) -> float:
+def at(dataset: xr.Dataset, name: str, position: dict[str, int]) -> float:
     variable = dataset[name]
-    return float(variable.isel({dim: place[str(dim)] for dim in variable.dims}).item())
+    return float(variable.isel({dim: position[str(dim)] for dim in variable.dims}).item())
 
 
 def bare(found: dict[str, Any]) -> xr.Dataset:

@@ -43,21 +43,21 @@ def expected(case: Case, operation: str, count: int = 1) -> tuple[np.ndarray, np
     places = np.full(values.shape, -1)
     for number, row in enumerate(rows):
         cells = [(sign * float(v), index) for index, v in enumerate(row) if not np.isnan(v)]
-        for rank, (key, place) in enumerate(sorted(cells)[:count]):
-            values[number, rank], places[number, rank] = sign * key + 0.0, place
+        for rank, (key, position) in enumerate(sorted(cells)[:count]):
+            values[number, rank], places[number, rank] = sign * key + 0.0, position
     return values, places
 
 
-def check(case: Case, found: dict[str, np.ndarray], operation: str, count: int = 1) -> None:
+def check(case: Case, arrays: dict[str, np.ndarray], operation: str, count: int = 1) -> None:
     values, places = expected(case, operation, count)
     shape = (*case.kept_shape, count) if operation == "top" else case.kept_shape
-    assert found["r"].tobytes() == values.reshape(shape).tobytes()
+    assert arrays["r"].tobytes() == values.reshape(shape).tobytes()
     indices = np.unravel_index(np.maximum(places, 0), case.reduced_shape or (1,))
     for dim, index in zip(case.reduced_dims, indices, strict=False):
         wanted = np.where(places < 0, -1, index).reshape(shape)
-        np.testing.assert_array_equal(found[f"r_{dim}"], wanted)
+        np.testing.assert_array_equal(arrays[f"r_{dim}"], wanted)
     named_dims = {f"r_{dim}" for dim in case.reduced_dims}
-    assert set(found) == {"r", *named_dims} | ({"r_rank"} if operation == "top" else set())
+    assert set(arrays) == {"r", *named_dims} | ({"r_rank"} if operation == "top" else set())
 
 
 @pytest.mark.thorough
@@ -120,8 +120,8 @@ def test_ties_between_blocks_that_interlace(operation: str) -> None:
     # The first place of the second block is just before the first of the first.
     case = Case(np.ones((40, 2)), ("a", "b"), ("a", "b"))
     columns = [(slice(0, 40), slice(n, n + 1)) for n in (1, 0)]
-    found = results(feed(case.reducer(operation, count=2), case.values, columns))
-    assert (found["r_a"].flat[0], found["r_b"].flat[0]) == (0, 0)
+    actual = results(feed(case.reducer(operation, count=2), case.values, columns))
+    assert (actual["r_a"].flat[0], actual["r_b"].flat[0]) == (0, 0)
 
 
 def test_infinity_is_a_value_and_has_a_place() -> None:
@@ -163,10 +163,10 @@ def test_places_are_told_by_flags_and_coordinates() -> None:
     assert topology.attrs["long_name"] == "topology at the least time"
     assert topology.attrs["flag_meanings"] == "none ring fat_tree"
     np.testing.assert_array_equal(topology.attrs["flag_values"], [0, 1, 2])
-    place = columns["best_message_bytes"]
-    np.testing.assert_array_equal(place.values, [4096.0, np.nan, 1024.0])
-    assert place.attrs["units"] == "byte"
-    assert place.attrs["long_name"] == "message_bytes at the least time"
+    best_message_bytes = columns["best_message_bytes"]
+    np.testing.assert_array_equal(best_message_bytes.values, [4096.0, np.nan, 1024.0])
+    assert best_message_bytes.attrs["units"] == "byte"
+    assert best_message_bytes.attrs["long_name"] == "message_bytes at the least time"
 
 
 def test_values_without_a_column_have_the_units_of_the_vocabulary() -> None:
@@ -326,12 +326,12 @@ def test_blocks_of_a_sweep(over: tuple[str, ...]) -> None:
         values = plan.evaluate((variable.name,))[variable.name]
         case = Case(values, variable.dims, over)
         for operation in SINGLE:
-            found = [case.reducer(operation) for _ in range(3)]
-            for made, cells in zip(found, (1, 7, 1 << 17), strict=True):
+            reducers = [case.reducer(operation) for _ in range(3)]
+            for made, cells in zip(reducers, (1, 7, 1 << 17), strict=True):
                 for block in plan.blocks((variable.name,), cells):
                     made.update(block.region, block.values)
             alone = results(feed(case.reducer(operation), values, [whole(values.shape)]))
-            for made in found:
+            for made in reducers:
                 for name, wanted in alone.items():
                     assert results(made)[name].tobytes() == wanted.tobytes()
             if operation in {"min", "max"}:

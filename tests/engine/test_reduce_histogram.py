@@ -47,20 +47,20 @@ def test_edges_are_eighths_of_octaves_trimmed_to_what_there_is() -> None:
 def test_zero_negatives_and_gaps() -> None:
     values = np.array([[0.0, -0.0, 1e-6], [-1.0, 1e6, np.inf]])
     case = Case(values, ("a", "b"), ("b",))
-    found = results(feed(case.reducer("histogram"), values, [whole((2, 3))]))
-    assert len(found["r_bin"]) == 7
-    np.testing.assert_array_equal(found["r"], [[0, 0, 2, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0, 1]])
-    assert found["r_bin"][[0, 2]].tolist() == [-1.0, 0.0]
-    np.testing.assert_array_equal(found["r_infinite"], [0, 1])
+    actual = results(feed(case.reducer("histogram"), values, [whole((2, 3))]))
+    assert len(actual["r_bin"]) == 7
+    np.testing.assert_array_equal(actual["r"], [[0, 0, 2, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0, 1]])
+    assert actual["r_bin"][[0, 2]].tolist() == [-1.0, 0.0]
+    np.testing.assert_array_equal(actual["r_infinite"], [0, 1])
 
 
 def test_short_gaps_stay() -> None:
     values = np.array([1.0, 2.0 ** (MOST_EMPTY // 8), 2.0 ** (MOST_EMPTY // 4 + 1)])
     case = Case(values, ("a",), ("a",))
-    found = results(feed(case.reducer("histogram"), values, [whole((3,))]))
+    actual = results(feed(case.reducer("histogram"), values, [whole((3,))]))
     # Up to the second 63 empty bins, after it 71 in one.
-    assert len(found["r"]) == 1 + 63 + 1 + 1 + 1
-    np.testing.assert_array_equal(np.flatnonzero(found["r"]), [0, 64, 66])
+    assert len(actual["r"]) == 1 + 63 + 1 + 1 + 1
+    np.testing.assert_array_equal(np.flatnonzero(actual["r"]), [0, 64, 66])
 
 
 @pytest.mark.parametrize("hole", [np.nan, np.inf])

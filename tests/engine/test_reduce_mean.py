@@ -36,16 +36,16 @@ def mean_of(row: list[float]) -> float:
 @given(case=cases(), data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_mean_in_any_blocks(case: Case, data: st.DataObject) -> None:
-    found = results(in_any_blocks(case, data, "mean"))
+    actual = results(in_any_blocks(case, data, "mean"))
     rows = case.rows()
     wanted = np.array([mean_of(row) for row in rows.tolist()]).reshape(case.kept_shape)
     finite = np.abs(np.where(np.isfinite(wanted), wanted, 0.0)) < 1e307
-    np.testing.assert_array_equal(found["r"][finite], wanted[finite])
+    np.testing.assert_array_equal(actual["r"][finite], wanted[finite])
     # Near the end of float64 the sum may overflow, and the oracle divides before it rounds.
-    np.testing.assert_allclose(found["r"], wanted, rtol=4e-16, atol=0.0)
+    np.testing.assert_allclose(actual["r"], wanted, rtol=4e-16, atol=0.0)
     counts = np.count_nonzero(~np.isnan(rows), axis=1).reshape(case.kept_shape)
-    np.testing.assert_array_equal(found["r_count"], counts)
-    assert set(found) == {"r", "r_count"}
+    np.testing.assert_array_equal(actual["r_count"], counts)
+    assert set(actual) == {"r", "r_count"}
 
 
 @pytest.mark.thorough
@@ -53,12 +53,12 @@ def test_mean_in_any_blocks(case: Case, data: st.DataObject) -> None:
 @settings(max_examples=300, deadline=None)
 def test_sums_of_any_floats_are_those_of_fsum(numbers: list[float]) -> None:
     values = np.array(numbers)
-    found = results(
+    actual = results(
         feed(Case(values, ("a",), ("a",)).reducer("mean"), values, [whole((len(numbers),))])
     )
-    assert found["r"] == pytest.approx(mean_of(numbers), rel=4e-16, abs=0.0)
+    assert actual["r"] == pytest.approx(mean_of(numbers), rel=4e-16, abs=0.0)
     if sum(map(abs, numbers)) < 1e307:
-        assert found["r"] == math.fsum(numbers) / len(numbers)
+        assert actual["r"] == math.fsum(numbers) / len(numbers)
 
 
 HARD = [
@@ -92,8 +92,8 @@ def test_hard_sums(numbers: list[float]) -> None:
 
 def test_a_mean_below_a_sum_that_overflows() -> None:
     values = np.array([1.7e308, 1.6e308, 1.7e308])
-    found = results(feed(Case(values, ("a",), ("a",)).reducer("mean"), values, [whole((3,))]))
-    assert found["r"] == pytest.approx(5.0 / 3.0 * 1e308, rel=1e-15)
+    actual = results(feed(Case(values, ("a",), ("a",)).reducer("mean"), values, [whole((3,))]))
+    assert actual["r"] == pytest.approx(5.0 / 3.0 * 1e308, rel=1e-15)
 
 
 def test_infinities() -> None:
@@ -112,11 +112,11 @@ def test_carries_in_time_change_nothing(load: int, monkeypatch: pytest.MonkeyPat
     usual = results(feed(case.reducer("mean"), values, [whole(values.shape)]))
     monkeypatch.setattr("sweeps.engine.reduce_base.MOST_LOAD", load)
     regions = [(slice(0, 3), slice(n, n + 8)) for n in range(0, 400, 8)]
-    one, other = case.reducer("mean"), case.reducer("mean")
-    feed(one, values, regions[::2])
-    feed(other, values, regions[1::2])
-    one.merge(other)
-    np.testing.assert_array_equal(results(one)["r"], usual["r"])
+    reducer, other_reducer = case.reducer("mean"), case.reducer("mean")
+    feed(reducer, values, regions[::2])
+    feed(other_reducer, values, regions[1::2])
+    reducer.merge(other_reducer)
+    np.testing.assert_array_equal(results(reducer)["r"], usual["r"])
     np.testing.assert_array_equal(usual["r"], [math.fsum(row) / 400 for row in values.tolist()])
 
 
@@ -150,9 +150,9 @@ def test_limbs_are_rounded_to_nearest_even(limbs: dict[int, int]) -> None:
 def test_merging_many_sums_does_not_overflow() -> None:
     total = ExactSum((1,))
     for _ in range(9):
-        one = ExactSum((1,))
-        one.limbs, one._load = {40: np.array([2**61 - 1])}, MOST_LOAD
-        total.merge(one)
+        exact_sum = ExactSum((1,))
+        exact_sum.limbs, exact_sum._load = {40: np.array([2**61 - 1])}, MOST_LOAD
+        total.merge(exact_sum)
     number, exponent = total.rounded()
     wanted = float(9 * (2**61 - 1))
     assert math.ldexp(float(number[0]), int(exponent[0]) - 32 * 40 + 1088) == wanted

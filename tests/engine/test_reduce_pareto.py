@@ -25,9 +25,9 @@ def made(case: Case, count: int = 0, greatest: tuple[str, ...] = ()) -> Reducer:
     return reducer(asked, case.dims, case.sizes, {})
 
 
-def feed(one: Reducer, case: Case, others: np.ndarray, regions: list[Any]) -> None:
+def feed(one: Reducer, case: Case, array: np.ndarray, regions: list[Any]) -> None:
     for region in regions:
-        values, neighbour = case.values[region].copy(), others[region].copy()
+        values, neighbour = case.values[region].copy(), array[region].copy()
         one.update(region, values, {"energy": neighbour})
         # A block's memory is used again for the next one.
         values.fill(-12345.0)
@@ -46,13 +46,13 @@ def front_of(row: list[float], others: list[float], greatest: tuple[str, ...]) -
         cell
         for cell in cells
         if not any(
-            other[0] <= cell[0]
-            and other[1] <= cell[1]
-            and (other[:2] != cell[:2] or other[2] < cell[2])
-            for other in cells
+            other_cell[0] <= cell[0]
+            and other_cell[1] <= cell[1]
+            and (other_cell[:2] != cell[:2] or other_cell[2] < cell[2])
+            for other_cell in cells
         )
     ]
-    return [(signs[0] * a + 0.0, signs[1] * b + 0.0, place) for a, b, place in sorted(kept)]
+    return [(signs[0] * a + 0.0, signs[1] * b + 0.0, position) for a, b, position in sorted(kept)]
 
 
 @pytest.mark.thorough
@@ -68,26 +68,26 @@ def test_a_front_in_any_blocks(
     case: Case, seed: int, kind: str, greatest: tuple[str, ...], data: st.DataObject
 ) -> None:
     shape = case.values.shape
-    others = numbers(kind, seed, shape, 0.2)
+    other_numbers = numbers(kind, seed, shape, 0.2)
     workers = [made(case, greatest=greatest) for _ in range(data.draw(st.integers(1, 3)))]
     for region in data.draw(partitions(shape)):
-        feed(data.draw(st.sampled_from(workers)), case, others, [region])
+        feed(data.draw(st.sampled_from(workers)), case, other_numbers, [region])
     first, *rest = data.draw(st.permutations(workers))
     for other in rest:
         first.merge(other)
     alone = made(case, greatest=greatest)
-    feed(alone, case, others, [whole(shape)])
-    found = results(alone)
-    assert bits(results(first)) == bits(found)
+    feed(alone, case, other_numbers, [whole(shape)])
+    actual = results(alone)
+    assert bits(results(first)) == bits(actual)
 
     again = made(case, greatest=greatest)
     again.restore(alone.state())
-    assert bits(results(again)) == bits(found)
+    assert bits(results(again)) == bits(actual)
 
     rows = case.rows().tolist()
-    neighbour = Case(others, case.dims, case.over).rows().tolist()
-    length = found["r_point"].size
-    times, energies = (found[f"r_{name}"].reshape(-1, length) for name in ("time", "energy"))
+    neighbour = Case(other_numbers, case.dims, case.over).rows().tolist()
+    length = actual["r_point"].size
+    times, energies = (actual[f"r_{name}"].reshape(-1, length) for name in ("time", "energy"))
     longest = 1
     for cell, (row, other) in enumerate(zip(rows, neighbour, strict=True)):
         wanted = front_of(row, other, greatest)
@@ -97,7 +97,7 @@ def test_a_front_in_any_blocks(
         assert np.isnan(times[cell, len(wanted) :]).all()
         places = np.zeros(len(wanted), dtype=np.int64)
         for dim, size in zip(case.reduced_dims, case.reduced_shape, strict=True):
-            index = found[f"r_{dim}"].reshape(-1, length)[cell, : len(wanted)]
+            index = actual[f"r_{dim}"].reshape(-1, length)[cell, : len(wanted)]
             places = places * size + index
         np.testing.assert_array_equal(places, [p[2] for p in wanted] if case.over else places)
     assert length == longest
@@ -105,14 +105,14 @@ def test_a_front_in_any_blocks(
 
 def test_a_part_of_the_results_is_merged_into_its_place() -> None:
     values = numbers("usual", 1, (4, 50), 0.1)
-    others = numbers("usual", 2, (4, 50), 0.1)
+    other_numbers = numbers("usual", 2, (4, 50), 0.1)
     case = Case(values, ("topology", "ranks"), ("ranks",))
     alone, joined = made(case), made(case)
-    feed(alone, case, others, [whole((4, 50))])
+    feed(alone, case, other_numbers, [whole((4, 50))])
     for rows in ((2, 4), (0, 2)):
         region = (slice(*rows), slice(0, 50))
         own = part(joined.task, (slice(*rows),))
-        feed(own, case, others, [region])
+        feed(own, case, other_numbers, [region])
         joined.merge(own)
     assert bits(results(joined)) == bits(results(alone))
 
@@ -149,22 +149,22 @@ def test_the_front_of_plans() -> None:
         "name": "front",
     }
     axes = {name: spec.pop(name) for name in ("plan", "recompute", "zero_stage")}
-    found = sweeps.run(
+    dataset = sweeps.run(
         dict(quantities=["step_time", "peak_memory"], axes=axes, constants=spec, reductions=[asked])
     )
     times, memory = (
-        np.broadcast_to(one, found.step_time.shape).ravel()
+        np.broadcast_to(one, dataset.step_time.shape).ravel()
         for one in (
-            found.step_time.values,
-            found.peak_memory.broadcast_like(found.step_time)
-            .transpose(*found.step_time.dims)
+            dataset.step_time.values,
+            dataset.peak_memory.broadcast_like(dataset.step_time)
+            .transpose(*dataset.step_time.dims)
             .values,
         )
     )
     wanted = front_of(times.tolist(), memory.tolist(), ())
-    np.testing.assert_array_equal(found.front_step_time, [p[0] for p in wanted])
-    np.testing.assert_array_equal(found.front_peak_memory, [p[1] for p in wanted])
-    assert found.front_peak_memory.attrs["units"] == "byte"
+    np.testing.assert_array_equal(dataset.front_step_time, [p[0] for p in wanted])
+    np.testing.assert_array_equal(dataset.front_peak_memory, [p[1] for p in wanted])
+    assert dataset.front_peak_memory.attrs["units"] == "byte"
     assert len(wanted) > 3
 
 

@@ -149,11 +149,11 @@ def test_fewer_bins_where_memory_is_short(limit: int, monkeypatch: pytest.Monkey
     regions = [(slice(0, 2), slice(n, n + 50)) for n in range(0, 4000, 50)]
     seen = set()
     for order in (regions, regions[::-1], regions[::2] + regions[1::2]):
-        one, other = (case.reducer("quantile", quantiles=QUANTILES) for _ in range(2))
-        feed(one, values, order[:30])
-        feed(other, values, order[30:])
-        one.merge(other)
-        column = named(one.columns(ATTRS))["r"]
+        left, right = (case.reducer("quantile", quantiles=QUANTILES) for _ in range(2))
+        feed(left, values, order[:30])
+        feed(right, values, order[30:])
+        left.merge(right)
+        column = named(left.columns(ATTRS))["r"]
         seen.add((column.values.tobytes(), column.attrs["relative_error"]))
         error = column.attrs["relative_error"]
         np.testing.assert_allclose(column.values, numpy_quantiles(case, QUANTILES), rtol=error)

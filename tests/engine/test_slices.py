@@ -111,20 +111,20 @@ def test_a_step_has_no_time_by_an_algorithm_that_its_network_lacks() -> None:
     """Collectives of a step that lack an algorithm take the standard one; not all of them may."""
     given = {**STEP, "global_batch_size": 64, "virtual_pipeline_size": 1}
     axes = {"topology": ["torus", "switch"], "algorithm": ["ring", "dbt", "nccl"]}
-    found = sweeps.sweep("dp_communication_time", **given, **axes)
+    dataset = sweeps.sweep("dp_communication_time", **given, **axes)
     lacking = {frozenset(): False, frozenset({"algorithm_not_defined_on_topology"}): True}
-    missing = np.vectorize(lacking.get)(reasons(found).values)
+    missing = np.vectorize(lacking.get)(reasons(dataset).values)
     expected = np.array([[False, True, False], [False, False, False]])
     np.testing.assert_array_equal(missing, expected)
-    np.testing.assert_array_equal(np.isnan(found["dp_communication_time"]), expected)
+    np.testing.assert_array_equal(np.isnan(dataset["dp_communication_time"]), expected)
 
 
 def test_a_step_has_no_time_by_an_algorithm_that_a_group_is_not_of() -> None:
     """Halving is of powers of two: of 24 GPUs in groups of 8 there are three replicas."""
     given = STEP | keyed("global_batch_size=24 virtual_pipeline_size=1 pp=1 tp=8 topology=switch")
     axes = {"algorithm": ["halving", "ring"], "world_size": [16, 24, 32]}
-    found = sweeps.sweep("step_time", **{**given, **axes})
+    dataset = sweeps.sweep("step_time", **{**given, **axes})
     expected = np.array([[False, True, False], [False, False, False]])
-    np.testing.assert_array_equal(np.isnan(found["step_time"]), expected)
+    np.testing.assert_array_equal(np.isnan(dataset["step_time"]), expected)
     reason = {frozenset(), frozenset({"algorithm_not_defined_for_a_group"})}
-    assert {one - {"batch_not_divisible"} for one in reasons(found).values.flat} == reason
+    assert {one - {"batch_not_divisible"} for one in reasons(dataset).values.flat} == reason

@@ -68,13 +68,16 @@ def test_every_cell_is_its_own_evaluation(more: dict[str, Any]) -> None:
     for case in made.program.cases:
         for index in np.ndindex(*(grid.sizes[name] for name in ("micro_batch_size", "plan"))):
             at = dict(zip(("micro_batch_size", "plan"), index, strict=True), zero_stage=seen % 3)
-            place = {grid.names[p]: part.start for p, part in case.fixed.items()} | at
-            given = {name: cell(made, values, name, place) for name, values in grid.columns.items()}
+            starts_by_name = {grid.names[p]: part.start for p, part in case.fixed.items()} | at
+            given = {
+                name: cell(made, values, name, starts_by_name)
+                for name, values in grid.columns.items()
+            }
             alone = Evaluation(given, case.labels)
             for variable in made.program.variables:
                 if variable.name == "status":
                     continue
-                ours = arrays[variable.name][tuple(place[dim] for dim in variable.dims)]
+                ours = arrays[variable.name][tuple(starts_by_name[dim] for dim in variable.dims)]
                 if not np.isnan(ours):
                     theirs = float(alone[variable.name])
                     assert ours == pytest.approx(theirs, rel=1e-12), variable.name
@@ -82,66 +85,67 @@ def test_every_cell_is_its_own_evaluation(more: dict[str, Any]) -> None:
     assert seen > 100
 
 
-def cell(made: Job, values: np.ndarray, name: str, place: dict[str, int]) -> float:
+def cell(made: Job, values: np.ndarray, name: str, position: dict[str, int]) -> float:
     """Return a column's value at a cell."""
     index = tuple(
-        place[dim] if length > 1 else 0
+        position[dim] if length > 1 else 0
         for dim, length in zip(made.program.grid.names, values.shape, strict=True)
     )
     return float(values[index])
 
 
 def test_a_plan_that_cant_be_is_masked_with_its_reasons() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["step_time", "peak_memory", "memory_state"],
         **SMALL,
         plan={"tp": [8, 3, 1, 1, 64, 1], "dp": [1, 1, 7, 8, 1, 1]},
         gpus_per_node=8,
     )
-    ok, heads, batch, risky, wide, full = np.isnan(found.step_time.values)
+    ok, heads, batch, risky, wide, full = np.isnan(dataset.step_time.values)
     assert (ok, heads, batch, wide) == (False, True, True, True)
-    assert {"heads_not_divisible", "batch_not_divisible", "does_not_fit"} <= faults(found)
+    assert {"heads_not_divisible", "batch_not_divisible", "does_not_fit"} <= faults(dataset)
     # A plan that doesn't fit has memory to tell of, one that can't be has none.
     assert full
     np.testing.assert_array_equal(
-        np.isnan(found.peak_memory.values), [False, True, True, False, True, False]
+        np.isnan(dataset.peak_memory.values), [False, True, True, False, True, False]
     )
     # Above the capacity by less than memory's band, a plan is at risk, and has a time.
     assert not risky
-    assert (found.peak_memory.values[[3, 5]] > 79.11 * 2**30).all()
-    np.testing.assert_array_equal(found.memory_state.values, [2, np.nan, np.nan, 1, np.nan, 0])
+    assert (dataset.peak_memory.values[[3, 5]] > 79.11 * 2**30).all()
+    np.testing.assert_array_equal(dataset.memory_state.values, [2, np.nan, np.nan, 1, np.nan, 0])
 
 
 def test_memory_without_limit_lets_every_plan_run() -> None:
-    found = sweeps.sweep("step_time", **SMALL, tp=1, dp=8, memory_capacity=np.inf)
-    assert np.isfinite(float(found.step_time))
+    dataset = sweeps.sweep("step_time", **SMALL, tp=1, dp=8, memory_capacity=np.inf)
+    assert np.isfinite(float(dataset.step_time))
 
 
 def test_constants_follow_machine_and_precision() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["step_time", "peak_memory"],
         **{**RUN, "hardware": ["dgx-h100", "dgx-b200"]},
         precision=["bf16", "fp8"],
     )
-    assert found.peak_measured_matmul_flops.dims == ("hardware", "precision")
-    assert found.step_time.dims == ("hardware", "precision")
-    rates = found.peak_measured_matmul_flops.values
+    assert dataset.peak_measured_matmul_flops.dims == ("hardware", "precision")
+    assert dataset.step_time.dims == ("hardware", "precision")
+    rates = dataset.peak_measured_matmul_flops.values
     assert (rates[:, 1] > rates[:, 0]).all()
-    times = found.step_time.values
+    times = dataset.step_time.values
     assert (times[:, 1] < times[:, 0]).all()
     assert (times[1] < times[0]).all()
 
 
 def test_every_plan_of_some_gpus() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         "peak_memory", **SMALL, plan={"every": "tp,pp", "world_size": [8, 12], "tp": [1, 2, 3, 4]}
     )
-    product = found.tp * found.pp * found.dp
-    np.testing.assert_array_equal(product, found.world_size)
+    product = dataset.tp * dataset.pp * dataset.dp
+    np.testing.assert_array_equal(product, dataset.world_size)
     rows = {
-        tuple(row) for row in np.stack([found.tp, found.pp, found.dp], axis=1).astype(int).tolist()
+        tuple(row)
+        for row in np.stack([dataset.tp, dataset.pp, dataset.dp], axis=1).astype(int).tolist()
     }
-    assert len(rows) == found.sizes["plan"]
+    assert len(rows) == dataset.sizes["plan"]
     assert (3, 4, 1) in rows
     assert all(tp in (1, 2, 3, 4) for tp, _, _ in rows)
 
@@ -181,17 +185,17 @@ def test_an_operation_beside_a_step_needs_its_size_and_ranks() -> None:
 
 
 def test_a_file_holds_only_the_constants_that_it_takes(tmp_path: Any) -> None:
-    found = with_constants(sweeps.sweep("peak_memory", **RUN))
-    assert "memory_capacity" in found.coords
-    assert "intra_bandwidth" not in found.coords
-    (origin,) = read(found.weight_bytes.attrs)
+    request = with_constants(sweeps.sweep("peak_memory", **RUN))
+    assert "memory_capacity" in request.coords
+    assert "intra_bandwidth" not in request.coords
+    (origin,) = read(request.weight_bytes.attrs)
     assert origin.kind == "specification"
     assert origin.source.startswith("recipe")
-    assert found.heads.attrs["units"] == "1"
+    assert request.heads.attrs["units"] == "1"
 
 
 def test_a_dataset_is_computed_again_from_what_is_in_it() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["step_time", "peak_memory", "tokens_per_second"],
         **{**SMALL, "hardware": ["dgx-h100", "dgx-b200"]},
         precision=["bf16", "fp8"],
@@ -199,9 +203,9 @@ def test_a_dataset_is_computed_again_from_what_is_in_it() -> None:
         tp=[1, 2, 4],
         pp=2,
     )
-    again = sweeps.recompute(found)
-    for name in found.data_vars:
-        np.testing.assert_array_equal(found[name].values, again[name].values)
+    repeated_dataset = sweeps.recompute(dataset)
+    for name in dataset.data_vars:
+        np.testing.assert_array_equal(dataset[name].values, repeated_dataset[name].values)
 
 
 @pytest.mark.thorough_cases(every=9)
@@ -209,22 +213,22 @@ def test_a_dataset_is_computed_again_from_what_is_in_it() -> None:
 @pytest.mark.parametrize("name", ["step_time", "peak_memory", "communication_volume"])
 @pytest.mark.parametrize("software", ["nccl", "none"])
 def test_a_step_on_any_network_is_computed_again(name: str, topology: Any, software: str) -> None:
-    found = sweeps.sweep(name, **RUN, topology=topology, software=software)
-    again = sweeps.recompute(found)
-    np.testing.assert_array_equal(found[name].values, again[name].values)
+    dataset = sweeps.sweep(name, **RUN, topology=topology, software=software)
+    repeated_dataset = sweeps.recompute(dataset)
+    np.testing.assert_array_equal(dataset[name].values, repeated_dataset[name].values)
 
 
 @pytest.mark.thorough
 def test_a_file_is_computed_again_by_a_process_that_knows_no_training_yet(tmp_path: Path) -> None:
     path = tmp_path / "step.nc"
-    found = sweeps.sweep("step_time", **SMALL, tp=[4, 8], world_size=64)
-    found.to_netcdf(path)
+    dataset = sweeps.sweep("step_time", **SMALL, tp=[4, 8], world_size=64)
+    dataset.to_netcdf(path)
     stored = f"xarray.open_dataset({str(path)!r})"
     result = f"import sweeps, xarray\nprint(*sweeps.recompute({stored})['step_time'].values)"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", result], capture_output=True, text=True, check=True, cwd=TOP
     )
-    assert [float(text) for text in done.stdout.split()] == list(found.step_time.values)
+    assert [float(text) for text in process.stdout.split()] == list(dataset.step_time.values)
 
 
 @pytest.mark.thorough
@@ -236,11 +240,11 @@ def test_a_share_beside_a_mechanism_that_says_itself_what_hides_is_a_fault() -> 
     )
     # Beside several mechanisms it is for the one that takes it.
     mechanisms = ["efficiency", "userbuffers"]
-    both = [
+    datasets = [
         sweeps.sweep("step_time", **RUN, sequence_parallel=1, tp_mechanism=mechanisms, tp_overlap=o)
         for o in (0.0, 1.0)
     ]
-    first, second = (one.step_time.values for one in both)
+    first, second = (dataset.step_time.values for dataset in datasets)
     assert first[0] > second[0]
     assert first[1] == second[1]
 
@@ -263,8 +267,8 @@ def test_what_whole_steps_differ_by_from_measured_schedules() -> None:
             "schedule": row["schedule"],
             "virtual_pipeline_size": int(row["virtual_pipeline_size"]),
         }
-        found = sweeps.sweep(["step_time", "peak_memory"], **plan, **cells)
-        own = (found.step_time.item(), found.peak_memory.item())
+        dataset = sweeps.sweep(["step_time", "peak_memory"], **plan, **cells)
+        own = (dataset.step_time.item(), dataset.peak_memory.item())
         plain = plain or own
         speeds.append(plain[0] / own[0] / float(row["speed"]) - 1.0)
         memories.append(own[1] / plain[1] / float(row["memory"]) - 1.0)

@@ -22,12 +22,12 @@ SHIPPED = Path(__file__).parents[2] / "specs" / "sweeps" / "llama3-8b-hops.toml"
 def test_the_notebook_s_table_to_the_printed_digit(cli: Runner) -> None:
     out = cli("hops --show communication").out
     table = out.split("\nnotebook (")[1].split("\n\n")[0].splitlines()[2:]
-    found = {}
+    actual = {}
     for line in table:
         layer, mode, sent, mib, _, _, time, energy = line.split()
-        found[layer, mode] = (float(sent), float(time), float(energy))
+        actual[layer, mode] = (float(sent), float(time), float(energy))
         assert float(mib) == pytest.approx(float(sent) * 1e6 / 2**20, abs=1e-3)
-    assert found == TABLE
+    assert actual == TABLE
 
 
 @pytest.mark.thorough
@@ -62,9 +62,9 @@ def test_corrected_is_what_collective_charges(cli: Runner) -> None:
         line, machine = "hops --json --hardware dgx-a100 --dp 2,8,16,32 --tp 4,8", case
         if case == "corrected model":
             line, machine = "hops --json", "hop-energy-notebook-corrected"
-        found = [r for r in cli(line).records if r["case"] == case and r["mode"][:2] != "PP"]
-        assert found
-        for record in found:
+        records = [r for r in cli(line).records if r["case"] == case and r["mode"][:2] != "PP"]
+        assert records
+        for record in records:
             ranks, count = record["ranks"], 2 if record["mode"].startswith("TP") else 1
             size = 2048 * 4096 * 2
             if count == 1:
@@ -88,15 +88,15 @@ def test_corrected_is_what_collective_charges(cli: Runner) -> None:
 
 def test_each_algorithm_is_what_collective_charges(cli: Runner) -> None:
     line = "hops --json --hardware dgx-a100 --dp 16 --tp 8 --algorithm ring_ring,auto"
-    found = {(r["case"], r["mode"], r["layer"]): r for r in cli(line).records}
+    records = {(r["case"], r["mode"], r["layer"]): r for r in cli(line).records}
     size = 2 * 3 * 14336 * 4096
     for way in ("ring_ring", "auto"):
-        (one,) = cli(
+        (record,) = cli(
             f"collective --topology hierarchical --algorithm {way} --N 16 --M {size}"
             " --hardware dgx-a100 --json"
         ).records
-        assert found[f"dgx-a100, {way}", "DP-16", "MLP"]["latency_s"] == one["latency_s"]
-    assert len({case for case, _, _ in found}) == 2
+        assert records[f"dgx-a100, {way}", "DP-16", "MLP"]["latency_s"] == record["latency_s"]
+    assert len({case for case, _, _ in records}) == 2
     for flags, result in (
         ("--hardware dgx-a100 --algorithm rng", "--algorithm rng: is unknown"),
         ("--hardware dgx-a100 --algorithm bruck", "--algorithm bruck: 'dgx-a100': algorithm not"),
@@ -148,26 +148,28 @@ def test_flags_change_the_study(cli: Runner) -> None:
 def test_link_figures_are_changed_as_collective_changes_them(cli: Runner) -> None:
     flags = "--intra-bandwidth 300GB/s --inter-latency 1us --inter-energy-per-bit 9pJ/bit"
     records = cli(f"hops --json --hardware dgx-h100 --dp 16 --tp 8 {flags}").records
-    found = {(r["layer"], r["mode"]): r for r in records}
-    (one,) = cli(
+    actual_records = {(r["layer"], r["mode"]): r for r in records}
+    (record,) = cli(
         f"collective --topology hierarchical --algorithm nccl --N 16 --M {2 * 3 * 14336 * 4096}"
         " --hardware dgx-h100 --json --intra-bandwidth 300GB/s --inter-latency 1us"
     ).records
-    assert found["MLP", "DP-16"]["latency_s"] == one["latency_s"]
+    assert actual_records["MLP", "DP-16"]["latency_s"] == record["latency_s"]
     (p2p,) = cli(
         f"collective --collective p2p --topology switch --N 2 --M {BLOCK} --link inter --json"
         " --hardware dgx-h100 --inter-latency 1us --software none"
     ).records
     # Over PCIe a message streams: the slower link between nodes counts.
-    assert found["BLOCK", "PP-Cross"]["latency_s"] == pytest.approx(p2p["latency_s"], rel=1e-9)
-    assert found["BLOCK", "PP-Cross"]["energy_j"] == pytest.approx(8 * BLOCK * 9e-12)
+    assert actual_records["BLOCK", "PP-Cross"]["latency_s"] == pytest.approx(
+        p2p["latency_s"], rel=1e-9
+    )
+    assert actual_records["BLOCK", "PP-Cross"]["energy_j"] == pytest.approx(8 * BLOCK * 9e-12)
     slow = cli("hops --json --hardware dgx-h100 --card-bandwidth 10GB/s --card-latency 1us").records
     (cross,) = [r for r in slow if r["mode"] == "PP-Cross"]
     assert cross["latency_s"] == pytest.approx(2.7e-6 + 2e-6 + BLOCK / 10e9)
     # What leaves a node in an all_reduce passes PCIe at either end, too.
     flags = "--card-bandwidth 10GB/s --card-latency 1us --card-energy-per-bit 5pJ/bit"
     done = cli(f"hops --hardware dgx-h100 --combined tp8-dp2 {flags} --json").records
-    found = {(r["layer"], r["mode"]): r for r in done}
+    actual_records = {(r["layer"], r["mode"]): r for r in done}
     assert "isn't counted" not in cli(f"hops --hardware dgx-h100 {flags}").out
     size = 2 * 3 * 14336 * 4096
     link = "--inter-bandwidth 10GB/s --inter-latency 4.7us --inter-energy-per-bit 54pJ/bit"
@@ -175,20 +177,23 @@ def test_link_figures_are_changed_as_collective_changes_them(cli: Runner) -> Non
         (16, "", size),
         (2, "--gpus-per-node 1 --nics-per-node 1", size // 8),
     ):
-        (one,) = cli(
+        (record,) = cli(
             f"collective --topology hierarchical --algorithm nccl --N {ranks} --M {message} {nodes}"
             f" --hardware dgx-h100 {link} --json"
         ).records
         if ranks == 16:
-            result = found["MLP", "DP-16"]["latency_s"], found["MLP", "DP-16"]["energy_j"]
-        else:
-            both, inner = found["MLP", "TP-8 x DP-2"], found["MLP", "TP-8"]
             result = (
-                both["latency_s"] - inner["latency_s"],
-                (both["energy_j"] - 2 * inner["energy_j"]) / 8,
+                actual_records["MLP", "DP-16"]["latency_s"],
+                actual_records["MLP", "DP-16"]["energy_j"],
             )
-        assert result == pytest.approx((one["latency_s"], one["energy_j"]), rel=1e-9)
-    assert found["MLP", "DP-8"]["energy_j"] == pytest.approx(0.279039, rel=1e-5)
+        else:
+            combined, inner = actual_records["MLP", "TP-8 x DP-2"], actual_records["MLP", "TP-8"]
+            result = (
+                combined["latency_s"] - inner["latency_s"],
+                (combined["energy_j"] - 2 * inner["energy_j"]) / 8,
+            )
+        assert result == pytest.approx((record["latency_s"], record["energy_j"]), rel=1e-9)
+    assert actual_records["MLP", "DP-8"]["energy_j"] == pytest.approx(0.279039, rel=1e-5)
     for flags, result in (
         ("--hardware dgx-h100 --wiring in_node_links --card-latency 1us", "there is no link from"),
         ("--spec own.toml --intra-latency 1us", "which has its links in its file"),
@@ -210,13 +215,13 @@ def test_a_step_s_operations_take_what_hops_says(cli: Runner) -> None:
     given = {**known.given, "dp_reduce_bytes": 2.0 * 3 * 14336 * 4096 / 4}
     step = Evaluation(given, known.labels)
     records = cli("hops --json --hardware dgx-h100 --tp 4 --combined tp4-dp8").records
-    found = {(r["layer"], r["mode"]): r for r in records}
-    inner, both = found["MLP", "TP-4"], found["MLP", "TP-4 x DP-8"]
+    actual_records = {(r["layer"], r["mode"]): r for r in records}
+    inner, combined = actual_records["MLP", "TP-4"], actual_records["MLP", "TP-4 x DP-8"]
     assert inner["latency_s"] == pytest.approx(2.0 * float(step["tp_all_reduce_time"]), rel=1e-12)
-    outer = both["latency_s"] - inner["latency_s"]
+    outer = combined["latency_s"] - inner["latency_s"]
     assert outer == pytest.approx(float(step["dp_all_reduce_time"]), rel=1e-9)
     energies = 8.0 * inner["energy_j"], 4.0 * float(step["dp_all_reduce_energy"])
-    assert both["energy_j"] == pytest.approx(sum(energies), rel=1e-9)
+    assert combined["energy_j"] == pytest.approx(sum(energies), rel=1e-9)
 
 
 def test_bytes_of_gradients_and_of_activations_are_apart(cli: Runner) -> None:
@@ -228,22 +233,22 @@ def test_bytes_of_gradients_and_of_activations_are_apart(cli: Runner) -> None:
             if r["case"] == "corrected model"
         }
 
-    both, gradients, activations = of(""), of("--gradient-bytes 4"), of("--activation-bytes 1")
-    for layer, mode in both:
+    combined, gradients, activations = of(""), of("--gradient-bytes 4"), of("--activation-bytes 1")
+    for layer, mode in combined:
         data = mode.startswith("DP")
-        assert gradients[layer, mode] == both[layer, mode] * (2.0 if data else 1.0)
-        assert activations[layer, mode] == both[layer, mode] * (1.0 if data else 0.5)
+        assert gradients[layer, mode] == combined[layer, mode] * (2.0 if data else 1.0)
+        assert activations[layer, mode] == combined[layer, mode] * (1.0 if data else 0.5)
 
 
 @pytest.mark.thorough
 def test_all_layers_are_the_layers_one_after_another(cli: Runner) -> None:
     one = cli("hops --json --combined tp4-dp2").records
     whole = cli("hops --json --combined tp4-dp2 --layers all").records
-    for each, all_ in zip(one, whole, strict=True):
-        count = 1.0 if each["layer"] == "BLOCK" else 32.0
-        assert (each["layers"], all_["layers"]) == (1.0, count)
+    for layer_row, all_ in zip(one, whole, strict=True):
+        count = 1.0 if layer_row["layer"] == "BLOCK" else 32.0
+        assert (layer_row["layers"], all_["layers"]) == (1.0, count)
         for name in ("latency_s", "energy_j", "volume_bytes", "total_volume_bytes"):
-            assert all_[name] == pytest.approx(count * each[name], rel=1e-12)
+            assert all_[name] == pytest.approx(count * layer_row[name], rel=1e-12)
     # Of a mixture of experts the first layers have none.
     records = cli("hops --json --model deepseek-v3 --hardware dgx-h100 --layers all").records
     assert {r["layer"]: r["layers"] for r in records} == keyed(
@@ -254,14 +259,14 @@ def test_all_layers_are_the_layers_one_after_another(cli: Runner) -> None:
 @pytest.mark.thorough
 def test_combined_strategies_are_their_groups(cli: Runner) -> None:
     line = "hops --json --hardware dgx-a100 --dp 2 --tp 4 --combined tp4-dp4"
-    found = {(r["layer"], r["mode"]): r for r in cli(line).records}
-    both, inner = found["MLP", "TP-4 x DP-4"], found["MLP", "TP-4"]
+    records = {(r["layer"], r["mode"]): r for r in cli(line).records}
+    combined, inner = records["MLP", "TP-4 x DP-4"], records["MLP", "TP-4"]
     # Two of a data-parallel group's ranks are in each node, and half of its groups' cards.
     (outer,) = cli(
         f"collective --topology hierarchical --algorithm nccl --N 4 --M {2 * 3 * 14336 * 4096 // 4}"
         " --hardware dgx-a100 --gpus-per-node 2 --nics-per-node 2 --json"
     ).records
-    assert both["ranks"] == 16
+    assert combined["ranks"] == 16
     for name, of_collective, groups in (
         ("latency_s", "latency_s", (1, 1)),
         ("volume_bytes", "volume_bytes", (1, 1)),
@@ -269,7 +274,7 @@ def test_combined_strategies_are_their_groups(cli: Runner) -> None:
         ("total_volume_bytes", "link_bytes", (4, 4)),
     ):
         expected = groups[0] * inner[name] + groups[1] * outer[of_collective]
-        assert both[name] == pytest.approx(expected, rel=1e-12), name
+        assert combined[name] == pytest.approx(expected, rel=1e-12), name
     result = cli("hops --hardware dgx-a100 --combined tp4-dp4 --verbose").out
     assert "path_time = path_latency + path_serialization_time" in result
     assert "every 4th: sweeps collective --topology hierarchical --algorithm nccl" in result
@@ -284,7 +289,7 @@ def test_a_given_matrix_of_three_types(cli: Runner, tmp_path: Path) -> None:
     records = cli("hops --spec own.toml --json").records
     (four,) = [r for r in records if r["mode"] == "DP-4" and r["layer"] == "MLP"]
     cells = np.zeros((3, 4, 4))
-    for one, other, hops in (
+    for number, other_number, hops in (
         (0, 1, (1, 0, 0)),
         (1, 2, (0, 2, 1)),
         (2, 3, (1, 0, 0)),
@@ -292,7 +297,7 @@ def test_a_given_matrix_of_three_types(cli: Runner, tmp_path: Path) -> None:
         (0, 2, (0, 1, 0)),
         (1, 3, (0, 1, 0)),
     ):
-        cells[:, one, other] = cells[:, other, one] = hops
+        cells[:, number, other_number] = cells[:, other_number, number] = hops
     from overhead.hops import Links
 
     links = Links(
@@ -306,9 +311,9 @@ def test_a_given_matrix_of_three_types(cli: Runner, tmp_path: Path) -> None:
     assert four["energy_j"] == pytest.approx(float(ours.energy), rel=1e-12)
     mixes = {row["hop_mix"] for row in cli("hops --spec own.toml --messages --csv").rows}
     assert mixes == {"1 chip", "2 board + 1 fibre"}
-    done = cli("hops --spec own.toml --dp 8", fine=False)
-    assert done.code == 2
-    assert done.err == "sweeps: --dp 8: 'own' has fewer ranks; at most 4\n"
+    result = cli("hops --spec own.toml --dp 8", fine=False)
+    assert result.code == 2
+    assert result.err == "sweeps: --dp 8: 'own' has fewer ranks; at most 4\n"
 
 
 @pytest.mark.thorough
@@ -353,9 +358,9 @@ def test_the_shipped_study_is_read_by_its_path(cli: Runner) -> None:
 @pytest.mark.thorough
 def test_run_runs_a_study_as_it_does_a_sweep(cli: Runner, tmp_path: Path) -> None:
     output = tmp_path / "mine.nc"
-    done = cli(f"run llama3-8b-hops --output {output} --no-plot")
-    assert done.code == 0
-    assert "ATTN   DP-16     6.713" in done.out
+    result = cli(f"run llama3-8b-hops --output {output} --no-plot")
+    assert result.code == 0
+    assert "ATTN   DP-16     6.713" in result.out
     assert output.is_file()
     assert "cases" in cli("run llama3-8b-hops --dry-run").out
     assert cli("run llama3-8b-hops --set title=x", fine=False).code == 2

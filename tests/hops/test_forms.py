@@ -34,9 +34,9 @@ counts = st.integers(0, 3)
 def figures(types: list[simulated.Link]) -> Links:
     return Links(
         tuple(f"link {k}" for k in range(len(types))),
-        tuple(float(one.latency) for one in types),
-        tuple(float(one.bandwidth) for one in types),
-        tuple(float(one.energy) for one in types),
+        tuple(float(link_type.latency) for link_type in types),
+        tuple(float(link_type.bandwidth) for link_type in types),
+        tuple(float(link_type.energy) for link_type in types),
     )
 
 
@@ -77,10 +77,10 @@ def test_a_ring(network: Any, ranks: int, size: int, message: Fraction) -> None:
     levels = LevelHops((size, 2), paths)
     known = figures(types)
 
-    def between(one: int, other: int) -> tuple[int, ...]:
-        if one // size == other // size:
+    def between(left: int, right: int) -> tuple[int, ...]:
+        if left // size == right // size:
             return paths[0]
-        return paths[1 if one // (2 * size) == other // (2 * size) else 2]
+        return paths[1 if left // (2 * size) == right // (2 * size) else 2]
 
     ring = [path_of(types, between(r, (r + 1) % ranks)) for r in range(ranks)]
     exact = simulated.ring_all_reduce(message, ring)
@@ -163,7 +163,7 @@ def test_limits() -> None:
 def test_rails() -> None:
     """Eight GPUs with four cards: two share a rail, and another rail is a turn in the node."""
     rails = LevelHops((8,), ((1, 0, 0), (0, 2, 1)), 4, (1, 0, 0))
-    for other, path in (
+    for number, path in (
         (0, (0, 0, 0)),
         (5, (1, 0, 0)),
         (8, (0, 2, 1)),
@@ -172,7 +172,7 @@ def test_rails() -> None:
         (15, (1, 2, 1)),
         (16, (0, 2, 1)),
     ):
-        assert tuple(rails.hops(0, other)) == tuple(rails.hops(other, 0)) == path
+        assert tuple(rails.hops(0, number)) == tuple(rails.hops(number, 0)) == path
     # A ring of every eighth rank stays on its rail.
     links = Links(("a", "b", "c"), (1e-6, 0.0, 2e-6), (4e9, 2e9, 1e9), (1e-12, 2e-12, 4e-12))
     ring = ring_all_reduce(4e6, 4, rails, links, "cut_through", stride=8)
@@ -257,5 +257,5 @@ def test_the_notebook_s_rings() -> None:
             hops = (2, 1) if mode == "PP-Cross" else (1, 0)
             ours = messages(BLOCK, hops, NOTEBOOK, count=2 if mode == "TP-8" else 1)
             sent = ours.rank_bytes
-        found = (sent / 1e6, ours.time * 1e3, ours.energy * 1e3)
-        assert tuple(round(float(x), 3) for x in found) == (megabytes, milliseconds, millijoules)
+        actual = (sent / 1e6, ours.time * 1e3, ours.energy * 1e3)
+        assert tuple(round(float(x), 3) for x in actual) == (megabytes, milliseconds, millijoules)

@@ -19,7 +19,7 @@ WORDS = examples(__file__, "words")
 @pytest.mark.parametrize(("text", "expected"), WORDS)
 def test_words_of_a_command(text: str, expected: str) -> None:
     commands = [[str(word) for word in command] for command in read_script(text).commands]
-    assert [" ".join(one[1:]) for one in commands if one[0] == "torchrun"] == [expected]
+    assert [" ".join(command[1:]) for command in commands if command[0] == "torchrun"] == [expected]
 
 
 MEGATRON = """#!/bin/bash

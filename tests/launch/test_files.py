@@ -57,9 +57,9 @@ CASES = {
 
 
 def planned(case: Case) -> tuple[Point, Execution]:
-    found = answer(read_request({"hardware": "dgx-h100", **case}).first, keep=1)
-    assert found.recommended is not None, found.counts.fallen
-    return found.point, found.recommended
+    actual_answer = answer(read_request({"hardware": "dgx-h100", **case}).first, keep=1)
+    assert actual_answer.recommended is not None, actual_answer.counts.fallen
+    return actual_answer.point, actual_answer.recommended
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -87,10 +87,10 @@ def given_to_megatron(text: str, folder: Path, *more: str) -> tuple[list[str], l
     script = folder / "run.sh"
     script.write_text(text)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", str(script), *more], env={"PATH": path}, capture_output=True, text=True, check=True
     )
-    words = done.stdout.splitlines()
+    words = process.stdout.splitlines()
     at = words.index("pretrain_gpt.py")
     return words[:at], words[at + 1 :]
 
@@ -98,17 +98,17 @@ def given_to_megatron(text: str, folder: Path, *more: str) -> tuple[list[str], l
 def parsed(words: list[str]) -> dict[str, list[str]]:
     """Return arguments with their values, as argparse takes them apart."""
     takes = {name: key.value for name, key in keys_of("megatron").items()}
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for word in words:
         if word.startswith("--"):
             assert word in takes, f"{word}: Megatron-LM has no such argument"
-            assert word not in found, f"{word}: given twice"
-            last = found.setdefault(word, [])
+            assert word not in names, f"{word}: given twice"
+            last = names.setdefault(word, [])
         else:
             last.append(word)
-    wrong = [word for word, values in found.items() if takes[word] != bool(values)]
+    wrong = [word for word, values in names.items() if takes[word] != bool(values)]
     assert not wrong
-    return found
+    return names
 
 
 def test_megatron_runs(plan: tuple[Point, Execution], tmp_path: Path) -> None:
@@ -168,11 +168,11 @@ def test_layers_as_megatron_has_them(case: Case, flag: str, value: str, tmp_path
 # torchtitan and DeepSpeed: a file with the keys and the types that they read.
 
 
-def flat(table: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+def flat(table: Mapping[str, Any], text: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in table.items():
         inner = isinstance(value, dict)
-        found |= flat(value, f"{place}{name}.") if inner else {f"{place}{name}": value}
+        found |= flat(value, f"{text}{name}.") if inner else {f"{text}{name}": value}
     return found
 
 
@@ -239,9 +239,9 @@ def test_deepspeed_holds_weights_in_the_precision_asked(precision: str, held: se
 def test_the_spec_gives_the_same_step(plan: tuple[Point, Execution]) -> None:
     point, made = plan
     spec = tomllib.loads(spec_of_plan(point, made))
-    found = package.sweep(list(spec["quantities"]), **spec["constants"])
+    dataset = package.sweep(list(spec["quantities"]), **spec["constants"])
     for name in ("step_time", "peak_memory"):
-        assert float(found[name]) == pytest.approx(made.known[name], rel=1e-12)
+        assert float(dataset[name]) == pytest.approx(made.known[name], rel=1e-12)
 
 
 LINE = "plan --model llama3-8b --gpus 16 --tp 2 --pp 1 --micro-batch-size 1 --recompute none"
@@ -258,8 +258,8 @@ def test_plan_saves(cli: Runner) -> None:
         for load in json.loads(Path("launch/answer.json").read_text())
         if load["place"] == "recommended"
     ]
-    again = cli("run launch/spec.toml --no-plot --json", fine=False).records
-    assert again[0]["step_time_s"] == pytest.approx(best["step_time_s"], rel=1e-12)
+    records = cli("run launch/spec.toml --no-plot --json", fine=False).records
+    assert records[0]["step_time_s"] == pytest.approx(best["step_time_s"], rel=1e-12)
     assert out.splitlines()[0] in Path("launch/megatron-lm.sh").read_text()
 
 
@@ -275,10 +275,10 @@ def test_buy_saves_what_to_buy(cli: Runner) -> None:
 def test_nothing_is_overwritten(cli: Runner) -> None:
     cli(f"{LINE} --save launch")
     kept = Path("launch/megatron-lm.sh").read_bytes()
-    done = cli(f"{LINE} --save launch --zero-stage 0", fine=False)
-    assert done.code == 2
-    assert done.err.startswith("sweeps: --save")
-    assert "--overwrite" in done.err
+    result = cli(f"{LINE} --save launch --zero-stage 0", fine=False)
+    assert result.code == 2
+    assert result.err.startswith("sweeps: --save")
+    assert "--overwrite" in result.err
     assert Path("launch/megatron-lm.sh").read_bytes() == kept
     cli(f"{LINE} --save launch --zero-stage 0 --overwrite")
     assert Path("launch/megatron-lm.sh").read_bytes() != kept
@@ -307,9 +307,9 @@ def test_a_script_is_read_as_the_plan_it_was_made_of(
     if not made.labels["framework"].startswith("megatron-lm"):
         return
     machine = point.labels["hardware"]
-    found = package.sweep(["step_time", "peak_memory"], hardware=machine, **given)
+    dataset = package.sweep(["step_time", "peak_memory"], hardware=machine, **given)
     for name in ("step_time", "peak_memory"):
-        assert float(found[name]) == pytest.approx(made.known[name], rel=1e-9), name
+        assert float(dataset[name]) == pytest.approx(made.known[name], rel=1e-9), name
 
 
 OFFLOADED: Case = examples(__file__, "offloaded")

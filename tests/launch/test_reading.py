@@ -155,9 +155,9 @@ ASKED = examples(__file__, "asked")
 
 @pytest.mark.parametrize(("name", "line"), ASKED)
 def test_what_a_file_leaves_open_is_asked_for(cli: Runner, name: str, line: str) -> None:
-    done = cli(f"analysis --from {DATA / name}", fine=False)
-    assert done.code == 2
-    assert done.err == f"sweeps: {line}\n"
+    result = cli(f"analysis --from {DATA / name}", fine=False)
+    assert result.code == 2
+    assert result.err == f"sweeps: {line}\n"
 
 
 # The command line rules over the file.
@@ -177,10 +177,10 @@ def test_a_fault_names_the_line_of_the_file(cli: Runner, tmp_path: Path) -> None
     script = tmp_path / "train.sh"
     text = (DATA / "megatron-llama-70b" / "train.sh").read_text()
     script.write_text(text.replace("NNODES=${SLURM_NNODES:-16}", "NNODES=3"))
-    done = cli(f"analysis --from {script}", fine=False)
-    assert done.code == 2
-    assert "Traceback" not in done.err
-    assert "train.sh" in done.err
+    result = cli(f"analysis --from {script}", fine=False)
+    assert result.code == 2
+    assert "Traceback" not in result.err
+    assert "train.sh" in result.err
 
 
 def test_a_zero_configuration_in_the_script_itself(tmp_path: Path) -> None:
@@ -278,9 +278,9 @@ PAIRS = [
             "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
             "--num-attention-heads 32 --seq-length 2048 --max-position-embeddings 2048 "
             f"--micro-batch-size 4 --vocab-size 50257 --cross-entropy-loss-fusion{impl}",
-            {"loss": loss, "loss_recomputation": again},
+            {"loss": loss, "loss_recomputation": number},
         )
-        for impl, loss, again in (
+        for impl, loss, number in (
             ("", "vocab_parallel", None),
             (" --cross-entropy-fusion-impl native", "vocab_parallel", None),
             (" --cross-entropy-fusion-impl te", None, None),
@@ -380,9 +380,9 @@ def test_half_of_what_overlaps_without_gathers(tmp_path: Path) -> None:
 
 def test_python_reads_a_file() -> None:
     reading = package.read(str(DATA / "megatron-llama-70b" / "train.sh"))
-    found = package.sweep(["step_time", "parameters"], hardware="dgx-h100", **reading.given)
-    assert float(found.parameters) == 70_566_289_408
-    assert float(found.step_time) > 1.0
+    dataset = package.sweep(["step_time", "parameters"], hardware="dgx-h100", **reading.given)
+    assert float(dataset.parameters) == 70_566_289_408
+    assert float(dataset.step_time) > 1.0
 
 
 @pytest.mark.thorough
@@ -391,8 +391,8 @@ def test_plan_searches_around_a_file(cli: Runner) -> None:
     text = " ".join(cli(line).out.split())
     assert "train.sh: its own plan, tp 8, pp 4, dp 4; interleaved, 4 chunks" in text
     assert "to change in train.sh: --micro-batch-size" in text
-    (own,) = cli(line.replace("plan", "analysis", 1) + " --json", fine=False).records
-    assert f"takes {own['step_time_s']:.1f} s" in text
+    (record,) = cli(line.replace("plan", "analysis", 1) + " --json", fine=False).records
+    assert f"takes {record['step_time_s']:.1f} s" in text
 
 
 @pytest.mark.thorough

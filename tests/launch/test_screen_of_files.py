@@ -39,9 +39,9 @@ def test_a_screen_has_forty_lines(sweeps: Runner, name: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["megatron-llama-70b/train.sh", "hf-deepspeed/run.sh"])
 def test_a_plan_s_screen_has_forty_lines(sweeps: Runner, name: str) -> None:
-    found = sweeps(f"plan --from {DATA / name} --hardware dgx-h100 --gpus 64").out.splitlines()
-    assert len(found) <= 40
-    assert any("its own plan" in line for line in found)
+    lines = sweeps(f"plan --from {DATA / name} --hardware dgx-h100 --gpus 64").out.splitlines()
+    assert len(lines) <= 40
+    assert any("its own plan" in line for line in lines)
 
 
 def test_every_setting_with_show_defaults(sweeps: Runner) -> None:
@@ -57,7 +57,7 @@ def test_every_setting_with_show_defaults(sweeps: Runner) -> None:
 
 def test_notes_that_have_no_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    lines = first_notes([f"a note of {place}: {'word ' * 20}" for place in range(9)], "defaults")
+    lines = first_notes([f"a note of {index}: {'word ' * 20}" for index in range(9)], "defaults")
     assert lines[-1] == "  (5 more notes: --show defaults)"
     assert height(lines) <= MOST_OF_NOTES
     assert first_notes(["one", "two"], "defaults") == ["  (one)", "  (two)"]

@@ -102,12 +102,12 @@ def test_files_are_one_run(names: str, expected: dict[str, Any], folder: Path) -
 
 def test_each_file_is_said(folder: Path) -> None:
     (reading,) = read(folder, "args.json accelerate.yaml ds.json config.json")
-    first, *others = reading.lines()
+    first, *other_lines = reading.lines()
     assert first.startswith(
         "Hugging Face arguments, Accelerate YAML, DeepSpeed JSON, a model's configuration: read 22 "
         "settings (11 of args.json, 5 of accelerate.yaml, 5 of ds.json, 1 of config.json)"
     )
-    assert "ds.json is taken for /home/me/ds_config.json, which the arguments name" in others
+    assert "ds.json is taken for /home/me/ds_config.json, which the arguments name" in other_lines
     assert reading.origins["zero_stage"] == "ds.json, line 6: zero_optimization.stage"
     assert reading.origins["world_size"] == "accelerate.yaml, line 6: num_processes"
 
@@ -161,14 +161,14 @@ def test_a_model_s_own_file_beside_a_script(folder: Path) -> None:
 def test_every_command_takes_them(cli: Runner, folder: Path) -> None:
     names = ("args.json", "fsdp.yaml", "config.json")
     line = " ".join(f"--from {folder / name}" for name in names)
-    (own,) = cli(f"analysis --hardware dgx-h100 {line} --json", fine=False).records
+    (record,) = cli(f"analysis --hardware dgx-h100 {line} --json", fine=False).records
     text = " ".join(cli(f"plan --hardware dgx-h100 {line} --tp 1 --cp 1 --pp 1").out.split())
-    assert f"takes {own['step_time_s']:.1f} s" in text
+    assert f"takes {record['step_time_s']:.1f} s" in text
     assert "12 of args.json" in text
     given = package.read(*(folder / name for name in names)).given
     given.pop("training_tokens")
-    found = package.sweep(["step_time"], hardware="dgx-h100", **given)
-    assert float(found.step_time) == pytest.approx(own["step_time_s"], rel=1e-12)
+    dataset = package.sweep(["step_time"], hardware="dgx-h100", **given)
+    assert float(dataset.step_time) == pytest.approx(record["step_time_s"], rel=1e-12)
 
 
 @of_seeds(20, 1020)

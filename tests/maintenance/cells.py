@@ -45,20 +45,20 @@ def run_cells(cells: Sequence[str], files: Mapping[str, str]) -> list[list[Shown
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         top = str(Path(__file__).parents[2])
-        own = {"PYTHONPATH": top, "COLUMNS": str(LINE), "SOURCE_DATE_EPOCH": EPOCH}
-        done = subprocess.run(
+        settings = {"PYTHONPATH": top, "COLUMNS": str(LINE), "SOURCE_DATE_EPOCH": EPOCH}
+        process = subprocess.run(
             [sys.executable, "-m", "tests.maintenance.cells"],
             cwd=folder,
-            env={**os.environ, **own, "MPLBACKEND": "agg"},
+            env={**os.environ, **settings, "MPLBACKEND": "agg"},
             input=json.dumps([*cells]),
             capture_output=True,
             text=True,
             check=False,
         )
-    if done.returncode:
-        raise RunError(done.stderr)
-    found: list[list[Shown]] = json.loads(done.stdout)
-    return found
+    if process.returncode:
+        raise RunError(process.stderr)
+    record: list[list[Shown]] = json.loads(process.stdout)
+    return record
 
 
 def main() -> None:

@@ -256,12 +256,12 @@ class _Best:
     roomy_time: float  # Step time of the best plan that has room for them; infinite without any
 
 
-def _best(found: SearchResult) -> _Best:
-    splits = tuple((split.split, split.known["step_time"]) for split in found.splits)
-    capacity = float(found.space.resolved.constants["memory_capacity"])
-    (ours,) = details(found.ranked[:1], QUANTITIES) or (None,)
-    (uneven,) = _uneven(found.ranked[:1]) or (math.nan,)
-    return _Best(ours, splits, capacity, uneven, _roomy_time(found.ranked, capacity))
+def _best(search_result: SearchResult) -> _Best:
+    splits = tuple((split.split, split.known["step_time"]) for split in search_result.splits)
+    capacity = float(search_result.space.resolved.constants["memory_capacity"])
+    (ours,) = details(search_result.ranked[:1], QUANTITIES) or (None,)
+    (uneven,) = _uneven(search_result.ranked[:1]) or (math.nan,)
+    return _Best(ours, splits, capacity, uneven, _roomy_time(search_result.ranked, capacity))
 
 
 def _uneven(plans: Sequence[Execution]) -> list[float]:
@@ -285,10 +285,10 @@ def _roomy_time(plans: Sequence[Execution], capacity: float) -> float:
     return math.inf
 
 
-def _one(case: Case, found: _Best, alone: Point) -> Expert:
+def _one(case: Case, best_rows: _Best, alone: Point) -> Expert:
     space = space_of(alone)
-    own = search(space)
-    plan, reason = (own.best[0], "") if own.best else (None, "its degrees can't be")
+    match = search(space)
+    plan, reason = (match.best[0], "") if match.best else (None, "its degrees can't be")
     if plan is None and (near := nearest_plan(space)) is not None:
         plan = near.plan if near.memory else None
         reason = ", ".join(near.reasons).replace("_", " ")
@@ -300,26 +300,26 @@ def _one(case: Case, found: _Best, alone: Point) -> Expert:
     if plan is not None:
         (detail,) = details([plan], QUANTITIES)
         values = detail.values
-        if found.ours is not None:
-            lost, gained = differences(found.ours, detail)
-    faster = [split for split, time in found.splits if time < values["step_time"]]
+        if best_rows.ours is not None:
+            lost, gained = differences(best_rows.ours, detail)
+    faster = [split for split, time in best_rows.splits if time < values["step_time"]]
     others = sum(plan is None or split != plan.split for split in faster)
     return Expert(
         case,
         int(alone.world_size),
         plan,
-        found.ours.plan if found.ours else None,
+        best_rows.ours.plan if best_rows.ours else None,
         values["step_time"],
         values["peak_memory"],
-        found.capacity,
+        best_rows.capacity,
         0 if plan is None else others + 1,
-        len(found.splits),
+        len(best_rows.splits),
         reason,
         tuple(lost),
         tuple(gained),
         float(error_bands()["step_time"]["experts"]["difference"]),
-        uneven=(*(_uneven([plan]) if plan else (math.nan,)), found.uneven),
-        roomy_time=found.roomy_time,
+        uneven=(*(_uneven([plan]) if plan else (math.nan,)), best_rows.uneven),
+        roomy_time=best_rows.roomy_time,
     )
 
 
@@ -339,91 +339,99 @@ def explained(experts: Sequence[Expert], bound: float = NEAR) -> list[Expert]:
     ]
 
 
-def _why(one: Expert, experts: Sequence[Expert], bound: float) -> str:
+def _why(expert: Expert, experts: Sequence[Expert], bound: float) -> str:
     reasons = []
-    for other in experts:
-        same = _question(other) == _question(one)
-        replaced = _software(other) == _software(one) and not _alike(one, other)
-        if (same or replaced) and math.isfinite(other.case.measured):
-            ours = _rate(other, other.step_time) / _rate(one, one.step_time) - 1.0
-            theirs = _rate(other, other.case.measured) / _rate(one, one.case.measured) - 1.0
+    for other_expert in experts:
+        same = _question(other_expert) == _question(expert)
+        replaced = _software(other_expert) == _software(expert) and not _alike(expert, other_expert)
+        if (same or replaced) and math.isfinite(other_expert.case.measured):
+            ours = (
+                _rate(other_expert, other_expert.step_time) / _rate(expert, expert.step_time) - 1.0
+            )
+            theirs = (
+                _rate(other_expert, other_expert.case.measured)
+                / _rate(expert, expert.case.measured)
+                - 1.0
+            )
             if ours > NEAR and theirs > NEAR:
-                text = f"{other.case.name}, {ours:+.0%} by our model and {theirs:+.0%} measured"
+                text = (
+                    f"{other_expert.case.name}, {ours:+.0%} by our model and {theirs:+.0%} measured"
+                )
                 reasons.append((same, theirs, text))
     if reasons:
         same, _, text = max(reasons)
         return f"{ANOTHER if same else REPLACED}: {text}, tokens a second"
-    theirs, ours = one.uneven
-    if theirs <= one.capacity < ours and one.step_time <= (1.0 + bound) * one.roomy_time:
-        sizes = (f"{1e-9 * size:.4g}" for size in (ours, one.capacity, theirs))
+    theirs, ours = expert.uneven
+    if theirs <= expert.capacity < ours and expert.step_time <= (1.0 + bound) * expert.roomy_time:
+        sizes = (f"{1e-9 * size:.4g}" for size in (ours, expert.capacity, theirs))
         sizes_text = "with {} times the mean on a GPU ours needs {} of {} GB, theirs {}"
         return f"{ROOM}: {sizes_text.format(UNEVEN, *sizes)}"
     for other in experts:
-        if _same_plan(one, other) and other.loss <= bound:
+        if _same_plan(expert, other) and other.loss <= bound:
             labels = other.case.labels
             where = f"{other.case.name}, on {labels['hardware']} in {labels['precision']}"
             return f"{KEPT}: {where} it loses {max(other.loss, 0.0):.1%}"
-    if one.loss <= one.band:
-        return f"{WITHIN} (within {one.band:.0%})"
+    if expert.loss <= expert.band:
+        return f"{WITHIN} (within {expert.band:.0%})"
     for other in experts:
-        if _same_but_size(one, other) and other.loss <= max(bound, other.band):
+        if _same_but_size(expert, other) and other.loss <= max(bound, other.band):
             batch = other.case.numbers["global_batch_size"]
             where = f"{other.case.name}, {other.gpus} GPUs and {batch:g} sequences a step"
             return f"{SIZED}: {where}, where it loses {max(other.loss, 0.0):.1%}, within our error"
-    part = _part(one)
+    part = _part(expert)
     return f"{part}: {WHY[part]}" if part in WHY else f"{UNKNOWN}: {part}"
 
 
-def _same_plan(one: Expert, other: Expert) -> bool:
+def _same_plan(left: Expert, right: Expert) -> bool:
     """Return whether two recipes of one model on as many GPUs have the same degrees and batches."""
-    same = _alike(one, other, ("dp", "sequence_length", "global_batch_size"))
-    return same and _question(one)[0] == _question(other)[0] and one is not other
+    same = _alike(left, right, ("dp", "sequence_length", "global_batch_size"))
+    return same and _question(left)[0] == _question(right)[0] and left is not right
 
 
-def _same_but_size(one: Expert, other: Expert) -> bool:
+def _same_but_size(left: Expert, right: Expert) -> bool:
     """Return whether recipes of a model on a machine differ in data-parallel ranks or batch.
 
     A release's recipe may set another option of the software than its development branch.
     """
     own, others = (
         (model, machine, precision, length)
-        for model, machine, _, precision, length in map(_question, (one, other))
+        for model, machine, _, precision, length in map(_question, (left, right))
     )
-    other_size = not _alike(one, other, ("dp", "global_batch_size"))
-    return other_size and _alike(one, other) and own == others
+    other_size = not _alike(left, right, ("dp", "global_batch_size"))
+    return other_size and _alike(left, right) and own == others
 
 
-def _alike(one: Expert, other: Expert, names: Sequence[str] = ()) -> bool:
+def _alike(left: Expert, right: Expert, names: Sequence[str] = ()) -> bool:
     """Return whether two recipes split a model alike, and have other numbers alike."""
-    numbers = one.case.numbers, other.case.numbers
+    numbers = left.case.numbers, right.case.numbers
     degrees = (name for name in DEGREES if name != "dp")
     every = (*degrees, "virtual_pipeline_size", "micro_batch_size", *names)
     return all(numbers[0].get(name) == numbers[1].get(name) for name in every)
 
 
-def _question(one: Expert) -> tuple[object, ...]:
+def _question(expert: Expert) -> tuple[object, ...]:
     """Return what plans have to share to be compared: all but degrees, batches and GPUs."""
-    labels = one.case.labels
-    model = one.case.model.split(" ")[0].replace("_", "-")
+    labels = expert.case.labels
+    model = expert.case.model.split(" ")[0].replace("_", "-")
     named = (labels[name] for name in ("hardware", "framework", "precision"))
-    return (model, *named, one.case.numbers["sequence_length"])
+    return (model, *named, expert.case.numbers["sequence_length"])
 
 
-def _software(one: Expert) -> tuple[object, ...]:
+def _software(expert: Expert) -> tuple[object, ...]:
     """Return what plans of several releases share: the question, without the software's options."""
-    model, machine, framework, *others = _question(one)
+    model, machine, framework, *others = _question(expert)
     return (model, machine, str(framework).split("+")[0], *others)
 
 
-def _rate(one: Expert, time: float) -> float:
+def _rate(expert: Expert, time: float) -> float:
     """Return the tokens a second of a GPU."""
-    numbers = one.case.numbers
-    return numbers["global_batch_size"] * numbers["sequence_length"] / (one.gpus * time)
+    numbers = expert.case.numbers
+    return numbers["global_batch_size"] * numbers["sequence_length"] / (expert.gpus * time)
 
 
-def _part(one: Expert) -> str:
+def _part(expert: Expert) -> str:
     """Return the part of a step in which a plan loses most."""
-    return one.lost[0].rsplit(" +", maxsplit=1)[0] if one.lost else "no part alone"
+    return expert.lost[0].rsplit(" +", maxsplit=1)[0] if expert.lost else "no part alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,8 +456,8 @@ def choice_of(experts: Sequence[Expert], bound: float = NEAR) -> Choice:
         float(np.count_nonzero(known <= bound)) / len(experts),
         float(middle),
         float(most),
-        sum(one.rank == 1 for one in experts) / len(experts),
-        sum(one.fits for one in experts) / len(experts),
+        sum(expert.rank == 1 for expert in experts) / len(experts),
+        sum(expert.fits for expert in experts) / len(experts),
     )
 
 
@@ -476,9 +484,9 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
     ]
     table = [head]
     for name in sorted(groups, key=lambda name: (name != "all", name)):
-        own = choice_of(groups[name], bound)
-        shares = (own.near, own.median, own.p90, own.first, own.fit)
-        table.append([name, f"{own.recipes}", *(_percent(share) for share in shares)])
+        choice = choice_of(groups[name], bound)
+        shares = (choice.near, choice.median, choice.p90, choice.first, choice.fit)
+        table.append([name, f"{choice.recipes}", *(_percent(share) for share in shares)])
     yield "experts' plans beside the best of our search, both predicted, by class:"
     yield from aligned(table, indent="")
     yield (
@@ -490,7 +498,7 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
     yield from _reasons(experts, bound)
     lost = sorted(
         (expert for expert in experts if not expert.loss <= bound or not expert.fits),
-        key=lambda one: (one.fits, -one.loss if one.loss == one.loss else 0.0),
+        key=lambda expert: (expert.fits, -expert.loss if expert.loss == expert.loss else 0.0),
     )
     for one in lost if every else lost[:MOST]:
         yield from _lines(one)
@@ -500,10 +508,12 @@ def choice_lines(experts: Sequence[Expert], bound: float, *, every: bool) -> Ite
 
 def _rooms(experts: Sequence[Expert], bound: float) -> Iterator[str]:
     """Yield how many plans have room for uneven experts, and how near our best with that room."""
-    known = [one for one in experts if math.isfinite(one.uneven[0])]
+    known = [expert for expert in experts if math.isfinite(expert.uneven[0])]
     if known:
-        roomy = sum(one.uneven[0] <= one.capacity for one in known) / len(known)
-        near = sum(one.step_time <= (1.0 + bound) * one.roomy_time for one in known) / len(known)
+        roomy = sum(expert.uneven[0] <= expert.capacity for expert in known) / len(known)
+        near = sum(expert.step_time <= (1.0 + bound) * expert.roomy_time for expert in known) / len(
+            known
+        )
         yield (
             f"{roomy:.0%} of those with experts have room for {UNEVEN} times the mean on a GPU; "
             f"{near:.0%} are within {bound:.0%} of our best that has it, too"
@@ -519,27 +529,33 @@ def _reasons(experts: Sequence[Expert], bound: float) -> Iterator[str]:
     yield f"those that lose more than {bound:.0%}, by the part in which they lose most:"
     yield from _groups("part", far, _part)
     yield from (f"  {part}: {WHY[part]}" for part in dict.fromkeys(map(_part, far)) if part in WHY)
-    if any(one.why for one in far):
+    if any(expert.why for expert in far):
         yield ""
         yield "and by the strongest reason that is known:"
-        yield from _groups("reason", far, lambda one: one.why.split(":")[0].split(" (")[0])
+        yield from _groups("reason", far, lambda expert: expert.why.split(":")[0].split(" (")[0])
 
 
 def _groups(name: str, far: Sequence[Expert], key: Callable[[Expert], str]) -> Iterator[str]:
     groups: dict[str, list[Expert]] = {}
-    for one in far:
-        groups.setdefault(key(one), []).append(one)
+    for expert in far:
+        groups.setdefault(key(expert), []).append(expert)
     table = [[name, "recipes", "median loss", "of its memory", "measured", "predicted"]]
-    for word, some in sorted(groups.items(), key=lambda item: -len(item[1])):
-        ran = [one for one in some if math.isfinite(one.case.measured)]
+    for word, experts_of_word in sorted(groups.items(), key=lambda item: -len(item[1])):
+        ran = [one for one in experts_of_word if math.isfinite(one.case.measured)]
         off = [one.step_time / one.case.measured - 1.0 for one in ran]
         shares = (
-            np.median([one.loss for one in some]),
-            np.median([one.memory / one.capacity for one in some]),
+            np.median([one.loss for one in experts_of_word]),
+            np.median([one.memory / one.capacity for one in experts_of_word]),
         )
         bias = f"{100.0 * np.mean(off):+.1f} %" if off else "-"
         table.append(
-            [word, f"{len(some)}", *map(_percent, map(float, shares)), f"{len(ran)}", bias]
+            [
+                word,
+                f"{len(experts_of_word)}",
+                *map(_percent, map(float, shares)),
+                f"{len(ran)}",
+                bias,
+            ]
         )
     yield from aligned(table, indent="  ")
 
@@ -548,25 +564,27 @@ def _percent(value: float) -> str:
     return "-" if math.isnan(value) else f"{100.0 * value:.1f} %"
 
 
-def _lines(one: Expert) -> Iterator[str]:
-    case, labels = one.case, one.case.labels
+def _lines(expert: Expert) -> Iterator[str]:
+    case, labels = expert.case, expert.case.labels
     yield ""
     yield (
-        f"{case.name} {case.model} on {one.gpus} {labels['hardware']}, {labels['precision']}, "
+        f"{case.name} {case.model} on {expert.gpus} {labels['hardware']}, {labels['precision']}, "
         f"{case.numbers['global_batch_size']:g} x {case.numbers['sequence_length']:g} tokens: "
-        + (f"loses {one.loss:.1%}" if math.isfinite(one.loss) else "not ranked")
-        + (f", split {one.rank} of {one.splits}" if one.rank else "")
-        + (f"; {one.reason}" if one.reason else "")
+        + (f"loses {expert.loss:.1%}" if math.isfinite(expert.loss) else "not ranked")
+        + (f", split {expert.rank} of {expert.splits}" if expert.rank else "")
+        + (f"; {expert.reason}" if expert.reason else "")
     )
-    memory = f" ({one.memory / 1e9:.4g} of {one.capacity / 1e9:.4g} GB)" if one.theirs else ""
-    yield f"  theirs: {one.theirs.name if one.theirs else _setting(case)}{memory}"
-    yield f"  ours:   {one.ours.name if one.ours else 'nothing fits'}"
-    parts = [f"theirs loses in {', '.join(one.lost[:3])}"] if one.lost else []
-    parts += [f"gains in {', '.join(one.gained[:2])}"] if one.gained else []
+    memory = (
+        f" ({expert.memory / 1e9:.4g} of {expert.capacity / 1e9:.4g} GB)" if expert.theirs else ""
+    )
+    yield f"  theirs: {expert.theirs.name if expert.theirs else _setting(case)}{memory}"
+    yield f"  ours:   {expert.ours.name if expert.ours else 'nothing fits'}"
+    parts = [f"theirs loses in {', '.join(expert.lost[:3])}"] if expert.lost else []
+    parts += [f"gains in {', '.join(expert.gained[:2])}"] if expert.gained else []
     if parts:
         yield f"  {'; '.join(parts)}"
-    if one.why:
-        yield f"  why: {one.why}"
+    if expert.why:
+        yield f"  why: {expert.why}"
 
 
 def _setting(case: Case) -> str:

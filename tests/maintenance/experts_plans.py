@@ -53,9 +53,23 @@ def command(table: str, **given: Any) -> int:
     rules = (*shipped_rules(), *(read_rules(Path(given["rules"])) if given["rules"] else ()))
     runs = read_runs(find_runs(table)).runs
     cases = chosen_cases(cases_of_runs(runs, rules, folders, (PLAN,)), given)
-    found = list(comparisons(cases.cases, folders))
-    experts = explained([one for one in found if not isinstance(one, Skipped)], bound)
-    skipped = [*cases.skipped, *(one for one in found if isinstance(one, Skipped))]
+    actual_comparisons = list(comparisons(cases.cases, folders))
+    experts = explained(
+        [
+            actual_comparison
+            for actual_comparison in actual_comparisons
+            if not isinstance(actual_comparison, Skipped)
+        ],
+        bound,
+    )
+    skipped = [
+        *cases.skipped,
+        *(
+            actual_comparison
+            for actual_comparison in actual_comparisons
+            if isinstance(actual_comparison, Skipped)
+        ),
+    ]
     if not experts:
         raise InputError([f"TABLE: {line.strip()}" for line in skipped_lines(skipped)])
     attrs = provenance_of(

@@ -92,14 +92,14 @@ def read_plan(path: Path | None = None) -> FitPlan:
     faults: list[str] = []
     terms = []
     for number, entry in enumerate(content.get("terms", []), 1):
-        place = f"{where.name}, term {number}"
+        text = f"{where.name}, term {number}"
         faults += [
-            fault(f"{place}, {key}", "..", "no such key", nearest(key, _KEYS))
+            fault(f"{text}, {key}", "..", "no such key", nearest(key, _KEYS))
             for key in entry
             if key not in _KEYS
         ]
         lacking = [key for key in ("files", "figure", "prior", "width") if key not in entry]
-        faults += [f"{place}: {key} is missing" for key in lacking]
+        faults += [f"{text}: {key} is missing" for key in lacking]
         if not lacking:
             terms.append(
                 Term(
@@ -126,7 +126,7 @@ def taken(cases: Sequence[Case], plan: FitPlan) -> list[Case]:
         for case in cases
         if case.kind == "step_time"
         and rates_of(case.labels["precision"]) in PRECISIONS
-        and not any(case.source.startswith(one) for one in plan.leave)
+        and not any(case.source.startswith(label) for label in plan.leave)
     ]
 
 
@@ -263,8 +263,8 @@ def fit(
     weights = base * student(r, base)
     covariance = np.linalg.inv((j * weights[:, None]).T @ j + np.diag(precision))
     found = Fit(plan.terms, tuple(cases), logs, np.sqrt(np.diag(covariance)), r, j, weights)
-    for what, key in _LEFT_OUT.items():
-        found.left_out[what] = left_out(found, base, precision, [key(case) for case in cases])
+    for name, key in _LEFT_OUT.items():
+        found.left_out[name] = left_out(found, base, precision, [key(case) for case in cases])
     return found
 
 
@@ -318,15 +318,15 @@ def _solve(
 
 def left_out(fitted: Fit, base: Floats, precision: Floats, keys: Sequence[str]) -> Floats:
     """Return each row's residual where the rows of its own key aren't in the fit."""
-    found = np.array(fitted.residuals)
+    residuals = np.array(fitted.residuals)
     names = np.array(keys)
     for key in dict.fromkeys(keys):
-        own = names == key
-        r, j = fitted.residuals[~own], fitted.jacobian[~own]
-        others = base[~own]
+        mask = names == key
+        r, j = fitted.residuals[~mask], fitted.jacobian[~mask]
+        others = base[~mask]
         logs = _solve(r, j, others, precision, fitted.logs)
-        found[own] += fitted.jacobian[own] @ (logs - fitted.logs)
-    return found
+        residuals[mask] += fitted.jacobian[mask] @ (logs - fitted.logs)
+    return residuals
 
 
 # The fitted constants in the catalogue's files.
@@ -383,7 +383,7 @@ def _left_out_table(fitted: Fit) -> str:
         "# own model, or its own source: tests/maintenance/fit_constants.py --no-fit --write specs",
         "row_id,source_id,without_model,without_source",
     ]
-    columns = [np.expm1(fitted.left_out[what]) for what in ("model", "source")]
+    columns = [np.expm1(fitted.left_out[name]) for name in ("model", "source")]
     for case, *errors in zip(fitted.cases, *columns, strict=True):
         lines.append(",".join([case.name, case.source, *(f"{error:.4f}" for error in errors)]))
     return "\n".join(lines) + "\n"
@@ -403,9 +403,12 @@ def _table_of(term: Term) -> tuple[str, str, str]:
 def _telling(fitted: Fit, column: Floats) -> tuple[int, str]:
     """Return how many rows tell a constant, and which, with the version of the most telling one."""
     order = np.argsort(-np.abs(column))[: np.count_nonzero(np.abs(column) > TELLING)]
-    names = dict.fromkeys(fitted.cases[place].source for place in order)
-    versions = (_VERSION.search(fitted.cases[place].reference) for place in order)
-    version = next((found[0] for found in versions if found), "specs/measured/training.csv")
+    names = dict.fromkeys(fitted.cases[position].source for position in order)
+    versions = (_VERSION.search(fitted.cases[position].reference) for position in order)
+    version = next(
+        (actual_version[0] for actual_version in versions if actual_version),
+        "specs/measured/training.csv",
+    )
     shown = ", ".join([*list(names)[:MOST], *([".."] if len(names) > MOST else [])])
     return len(order), f"{shown} (the first of {version.removeprefix('github:')})"
 
@@ -433,11 +436,11 @@ def _with(text: str, table: str, key: str, line: str) -> str:
         lines[before:before] = [heading, ""] if before < len(lines) else ["", heading]
     start = lines.index(heading) + 1
     end = next((i for i in range(start, len(lines)) if lines[i].startswith("[")), len(lines))
-    found = next((i for i in range(start, end) if lines[i].split(" = ")[0] == key), None)
-    if found is None:
+    index = next((i for i in range(start, end) if lines[i].split(" = ")[0] == key), None)
+    if index is None:
         lines.insert(start, f"{key} = {line}")
     else:
-        lines[found] = f"{key} = {line}"
+        lines[index] = f"{key} = {line}"
     return "\n".join(lines) + "\n"
 
 

@@ -172,15 +172,15 @@ def _both(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
 @cache
 def _living(path: str) -> dict[CodeType, list[FunctionType]]:
     """Return the functions of a file that are loaded."""
-    found: dict[CodeType, list[FunctionType]] = {}
+    function_types: dict[CodeType, list[FunctionType]] = {}
     file, frozen = str(ROOT / path), gc.get_freeze_count()
     gc.unfreeze()  # What is frozen isn't among objects
     for one in gc.get_objects():
         if isinstance(one, FunctionType) and one.__code__.co_filename == file:
-            found.setdefault(one.__code__, []).append(one)
+            function_types.setdefault(one.__code__, []).append(one)
     if frozen:
         gc.freeze()
-    return found
+    return function_types
 
 
 def _forget(path: str) -> None:
@@ -206,11 +206,11 @@ def changes(tree: ast.Module) -> Iterator[Change]:
 
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.Lambda]:
     """Yield the outermost functions of a module, and methods."""
-    for one in ast.iter_child_nodes(tree):
-        if isinstance(one, ast.FunctionDef | ast.Lambda):
-            yield one
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            yield node
         else:
-            yield from _functions(one)
+            yield from _functions(node)
 
 
 def _arithmetic(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
@@ -233,17 +233,17 @@ def _arithmetic(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
 
 def _swaps(function: ast.FunctionDef | ast.Lambda, nodes: Sequence[ast.AST]) -> Iterator[Change]:
     """Yield what swaps two inputs that stand side by side, wherever they are used."""
-    used = [one for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
+    used = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     taken = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
     for first, second in pairwise(one for one in taken if any(one == each.id for each in used)):
         other = {first: second, second: first}
         found = [one for one in used if one.id in other]
 
-        def make(found: list[ast.Name] = found, other: dict[str, str] = other) -> Back:
-            before = [one.id for one in found]
-            for one in found:
-                one.id = other[one.id]
-            return partial(_put, found, "id", before)
+        def make(name_nodes: list[ast.Name] = found, other: dict[str, str] = other) -> Back:
+            before = [name_node.id for name_node in name_nodes]
+            for name_node in name_nodes:
+                name_node.id = other[name_node.id]
+            return partial(_put, name_nodes, "id", before)
 
         yield Change(function.lineno, f"{first} and {second} swapped", make)
 

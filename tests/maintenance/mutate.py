@@ -69,7 +69,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "schedule": ("overhead/test_schedule", "overhead/test_own_layers"),
     "software": ("software/test_forms", "software/test_slowest_steps"),
     "special": ("overhead/test_order", "overhead/test_run*", "overhead/test_algorithms"),
-    "step": tuple(f"overhead/test_{one}" for one in OF_STEPS),
+    "step": tuple(f"overhead/test_{formula}" for formula in OF_STEPS),
     "transformer": ("overhead/test_transformer*", "overhead/test_mtp"),
 }
 
@@ -85,7 +85,7 @@ class Reach:
     def paths(self) -> tuple[str, ...]:
         """The files in which they stand."""
         files = {code.co_filename for code in (*self.formulas, *self.algorithms)}
-        inside = (Path(one).relative_to(ROOT) for one in files if one.startswith(str(ROOT)))
+        inside = (Path(file).relative_to(ROOT) for file in files if file.startswith(str(ROOT)))
         return tuple(sorted(str(one) for one in inside if one.name not in OTHERS))
 
 
@@ -134,16 +134,16 @@ def drawn_mutants(
     count: int, seed: int, package: str = ""
 ) -> Iterator[tuple[Mutant, dict[CodeType, CodeType]]]:
     """Yield mutants of functions that are called, with the code that each changes."""
-    every = [one for one in mutants(reach().paths) if package in ("", one.package)]
+    every = [mutant for mutant in mutants(reach().paths) if package in ("", mutant.package)]
     random.Random(seed).shuffle(every)
     reached = {*reach().formulas, *reach().algorithms}
-    for one in every:
+    for formula in every:
         try:
-            changed = one.functions()
+            changed = formula.functions()
         except SyntaxError:
             continue
         if reached & set(changed):
-            yield one, changed
+            yield formula, changed
             count -= 1
         if not count:
             return
@@ -163,7 +163,7 @@ def verdict(mutant: Mutant, changed: dict[CodeType, CodeType]) -> tuple[str, str
             with mutant.living(changed):
                 if said := first(by_hand, users):
                     return LAWS, said
-            before = [values(one) for one in every]
+            before = [values(formula) for formula in every]
             with mutant.living(changed):
                 if all(alike(old, _values(one)) for old, one in zip(before, every, strict=True)):
                     return SAME, ""
@@ -178,7 +178,7 @@ def verdict(mutant: Mutant, changed: dict[CodeType, CodeType]) -> tuple[str, str
 
 def first(ask: Callable[[Formula], Iterator[str]], some: dict[str, Formula]) -> str:
     """Return the first that is said of formulas; empty where nothing is."""
-    said = (f"{name} {fault}" for name, one in some.items() for fault in ask(one))
+    said = (f"{name} {fault}" for name, formula in some.items() for fault in ask(formula))
     return next(said, "")
 
 
@@ -187,12 +187,12 @@ def simulated(keys: Iterable[tuple[str, str, str]]) -> str:
     return next((".".join(key) for key in keys if proof.__wrapped__(key, few=True).faults), "")
 
 
-def _values(one: Formula | Algorithm) -> list[np.ndarray]:
+def _values(left: Formula | Algorithm) -> list[np.ndarray]:
     """Return what a formula or an algorithm gives at all points."""
-    if isinstance(one, Algorithm):
-        cost = astuple(one.kernel(**drawn_sizes(one)))
+    if isinstance(left, Algorithm):
+        cost = astuple(left.kernel(**drawn_sizes(left)))
         return [np.asarray(part) for part in flat(cost)]
-    return [Moves(one, data).values.astype(float) for data in points_of(one)]
+    return [Moves(left, data).values.astype(float) for data in points_of(left)]
 
 
 def points_of(formula: Formula) -> tuple[bytes, ...]:
@@ -212,9 +212,9 @@ def through_stages() -> set[str]:
 values = cache(_values)
 
 
-def alike(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+def alike(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
     """Return whether two give the same numbers."""
-    return all(np.array_equal(*both, equal_nan=True) for both in zip(one, other, strict=True))
+    return all(np.array_equal(*both, equal_nan=True) for both in zip(left, right, strict=True))
 
 
 def flat(part: Any) -> Iterator[Any]:
@@ -256,18 +256,18 @@ def worked() -> dict[str, list[tuple[tuple[float, ...], float]]]:
 def unmoved(formula: Formula, law: Law) -> Iterator[str]:
     """Yield inputs that a formula should move with, and doesn't anywhere."""
     ways = {name: law.direction(name) for name in formula.inputs}
-    both = {name for name, way in ways.items() if way == "free" and name in law.free}
+    names = {name for name, way in ways.items() if way == "free" and name in law.free}
     once = {name for name, way in ways.items() if way in ("up", "down")}
-    seen = {name: [False, False] for name in (*both, *once)}
+    seen = {name: [False, False] for name in (*names, *once)}
     for data in DRAWS:
         moves = Moves(formula, data)
         for name, (rose, fell) in seen.items():
             rises, falls = signs(moves, name)
             seen[name] = [rose or rises, fell or falls]
-        if all(all(one) if name in both else any(one) for name, one in seen.items()):
+        if all(all(value) if name in names else any(value) for name, value in seen.items()):
             return
-    for name, one in seen.items():
-        if not (all(one) if name in both else any(one)):
+    for name, value in seen.items():
+        if not (all(value) if name in names else any(value)):
             yield f"doesn't move with {name} as declared"
 
 
@@ -283,7 +283,7 @@ def _fail(mutant: Mutant, files: list[str], marks: str) -> bool:
     command = [sys.executable, "-m", "pytest", "-p", "tests.maintenance.mutant", "-x", "-q", "-n0"]
     env = {**os.environ, "MUTANT": mutant.key, "PYTHONPATH": str(ROOT)}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, "-p", "no:cacheprovider", "-m", marks, *files],
             cwd=ROOT,
             env=env,
@@ -293,7 +293,7 @@ def _fail(mutant: Mutant, files: list[str], marks: str) -> bool:
         )
     except subprocess.TimeoutExpired:
         return True
-    return done.returncode not in (0, NOTHING)
+    return process.returncode not in (0, NOTHING)
 
 
 def main() -> None:
@@ -320,12 +320,12 @@ def main() -> None:
                 if is_noticed:
                     print(f"noticed by tests: {mutant}", flush=True)
                     found[mutant.package] += Counter({VALUES: 1, result: -1})
-    every = sum(found.values(), Counter())
+    total = sum(found.values(), Counter())
     print(f"\n{'package':15}" + "".join(f"{one:>10}" for one in ALL))
-    for name, counts in [*sorted(found.items()), ("all", every)]:
+    for name, counts in [*sorted(found.items()), ("all", total)]:
         print(f"{name:15}" + "".join(f"{counts[one]:10}" for one in ALL))
-    other = every.total() - every[SAME]
-    print(f"\n{(other - every[LIVES]) / other:.1%} of {other} that differ somewhere die")
+    right = total.total() - total[SAME]
+    print(f"\n{(right - total[LIVES]) / right:.1%} of {right} that differ somewhere die")
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ FOLDER = Path(__file__).parents[2] / "outputs" / "notebooks"
 
 def main() -> None:
     """Run every job and tour, and write what its cells show."""
-    for place, job in enumerate((*read_jobs(), *read_jobs("tours")), 1):
+    for index, job in enumerate((*read_jobs(), *read_jobs("tours")), 1):
         shown = run_cells([cell.strip() for cell in job.cells], job.files)
-        text = notebook(place, job, shown)
-        (FOLDER / f"{place}-{job.name}.ipynb").write_text(text, encoding="utf-8", newline="\n")
+        text = notebook(index, job, shown)
+        (FOLDER / f"{index}-{job.name}.ipynb").write_text(text, encoding="utf-8", newline="\n")
 
 
 def notebook(place: int, job: Job, shown: Sequence[Sequence[Mapping[str, object]]] = ()) -> str:
@@ -26,10 +26,10 @@ def notebook(place: int, job: Job, shown: Sequence[Sequence[Mapping[str, object]
     cells: list[dict[str, Any]] = []
 
     def add(kind: str, text: str, outputs: Sequence[Mapping[str, object]] = ()) -> None:
-        own = {"execution_count": None, "outputs": [*outputs]} if kind == "code" else {}
+        settings = {"execution_count": None, "outputs": [*outputs]} if kind == "code" else {}
         source = text.splitlines(keepends=True)
         about = {"cell_type": kind, "id": f"cell-{len(cells) + 1}", "metadata": {}}
-        cells.append({**about, "source": source, **own})
+        cells.append({**about, "source": source, **settings})
 
     add("markdown", f"# {place}. {job.title}\n\n{job.question}")
     for name, text in job.files.items():

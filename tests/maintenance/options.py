@@ -71,11 +71,11 @@ def _lines() -> Iterator[str]:
         # What a short help shows, and so does a signature.
         command = "collective" if name == "Operation" else "analysis"
         shown = [option for option, usual in USUAL.items() if command in usual.common]
-        first = {NAMES.get(own, (own,))[0] for own in shown}
+        first = {NAMES.get(shown_text, (shown_text,))[0] for shown_text in shown}
         common = {field: kind for field, kind in fields.items() if field in first}
-        others = {field: kind for field, kind in fields.items() if field not in first}
+        other_fields_by_name = {field: kind for field, kind in fields.items() if field not in first}
         yield from _class(f"Common{name}", "TypedDict, total=False", common)
-        yield from _class(name, f"Common{name}, total=False", others)
+        yield from _class(name, f"Common{name}, total=False", other_fields_by_name)
     for command in (*EVERY, *OTHERS):
         base = EVERY.get(command)
         known = bases[base] if base else {}
@@ -92,17 +92,17 @@ def _class(name: str, parent: str, fields: dict[str, str]) -> Iterator[str]:
 
 def _axes(usual: Iterable[str], *, alone: bool) -> dict[str, str]:
     """Return the type of every quantity and label that can be given, the usual ones first."""
-    every = (*usual, *(one for one in (*LABELS, *VOCABULARY) if is_input(one, alone=alone)))
+    every = (*usual, *(name for name in (*LABELS, *VOCABULARY) if is_input(name, alone=alone)))
     return {
-        name: _kind(own)
-        for own in dict.fromkeys(every)
-        for name in (*NAMES.get(own, ()), own)
+        name: _kind(shown_text)
+        for shown_text in dict.fromkeys(every)
+        for name in (*NAMES.get(shown_text, ()), shown_text)
         if name.isidentifier() and not keyword.iskeyword(name)
     }
 
 
-def _kind(own: str) -> str:
-    return _of_label(own) if own in LABELS and LABELS[own].values else "Values"
+def _kind(text: str) -> str:
+    return _of_label(text) if text in LABELS and LABELS[text].values else "Values"
 
 
 def _of_label(name: str) -> str:
@@ -130,20 +130,20 @@ def _options(command: str) -> dict[str, str]:
 
 
 def _option(param: click.Option) -> str:
-    own = str(param.name)
+    name = str(param.name)
     if param.is_flag:
         return "bool"
-    if own in CLOSED:
-        return _literal(CLOSED[own])
+    if name in CLOSED:
+        return _literal(CLOSED[name])
     if isinstance(param.type, click.Choice):
         return _literal(map(str, param.type.choices))
-    if own in LABELS:
-        return _kind(own)
+    if name in LABELS:
+        return _kind(name)
     if param.multiple:
-        return "Files | Mapping[str, Any]" if own == "held" else "Files"
+        return "Files | Mapping[str, Any]" if name == "held" else "Files"
     if isinstance(param.type, click.types.IntParamType | click.IntRange):
         return "int"
-    return "File" if own in PATHS else "Values"
+    return "File" if name in PATHS else "Values"
 
 
 # What commands read of their options, by name.

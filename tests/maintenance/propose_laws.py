@@ -49,28 +49,28 @@ def proposed(formula: Formula, seeds: int = 16) -> Law:
             moving[name] = kind
         plain = power_of(kind) is None and kind != "flat"
         if plain and quantity.minimum == 0.0 and not outside_at_lowest(quantity):
-            beside["zero"] += [name] * (not any(breaks_zero(one, name) for one in every))
+            beside["zero"] += [name] * (not any(breaks_zero(moves, name) for moves in every))
         if quantity.units == formula.result.units != "1":
             for order in ("least", "most"):
-                holds = not any(breaks_order(one, name, order) for one in every)
+                holds = not any(breaks_order(moves, name, order) for moves in every)
                 beside[order] += [name] * holds
     return Law(moving, {k: tuple(v) for k, v in beside.items() if v}, free, above=edges)
 
 
 def kind_of(every: list[Moves], name: str, above: float | None) -> str:
     """Return how a formula moves with an input, above a value or everywhere."""
-    both = [signs(one, name, above) for one in every]
+    both = [signs(moves, name, above) for moves in every]
     rises, falls = any(r for r, _ in both), any(f for _, f in both)
     if not (rises or falls):
         return "flat"
     if not VOCABULARY[name].flag:
         for power in (1.0, -1.0, 2.0, 0.5, -0.5, -2.0, 3.0, 1.5):
-            if not any(breaks_power(one, name, power, above) for one in every):
+            if not any(breaks_power(moves, name, power, above) for moves in every):
                 return {1.0: "proportional", -1.0: "inverse"}.get(power, f"power {power:g}")
     if rises and falls:
         return "free"
     way = "up" if rises else "down"
-    if VOCABULARY[name].flag or any(breaks_line(one, name, above) for one in every):
+    if VOCABULARY[name].flag or any(breaks_line(moves, name, above) for moves in every):
         return way
     return "linear" if rises else "linear down"
 

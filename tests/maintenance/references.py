@@ -34,8 +34,8 @@ def algorithm_table() -> str:
     lines.append("| --- |" + " --- |" * len(topologies))
     keys = sorted((algorithm.key for algorithm in algorithms()), key=lambda key: key[1])
     for collective, group in groupby(keys, key=lambda key: key[1]):
-        found = list(group)
-        named = [(k[0], k[2] + r"\*" * bool(ALGORITHMS[k].bound)) for k in found]
+        actual_group = list(group)
+        named = [(k[0], k[2] + r"\*" * bool(ALGORITHMS[k].bound)) for k in actual_group]
         cells = [", ".join(name for of, name in named if of == t) or "-" for t in topologies]
         lines.append(f"| {collective} | " + " | ".join(cells) + " |")
     lines += [

@@ -34,8 +34,8 @@ DALY = {
 }
 
 
-def mutant(what: str) -> Mutant:
-    (found,) = (one for one in mutants((RUN,)) if one.what == what)
+def mutant(text: str) -> Mutant:
+    (found,) = (one for one in mutants((RUN,)) if one.what == text)
     return found
 
 
@@ -45,7 +45,7 @@ def interval() -> float:
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("text", "said"),
     [
         ("9.0 -> 18.0", "by hand"),
         ("power and idle_power_fraction swapped", "device_energy"),
@@ -53,9 +53,9 @@ def interval() -> float:
         ("weight_bytes + optimizer_bytes -> weight_bytes", "checkpoint_bytes is 15, by hand 36"),
     ],
 )
-def test_what_is_wrong_is_noticed(what: str, said: str) -> None:
+def test_what_is_wrong_is_noticed(text: str, said: str) -> None:
     before = interval()
-    found = next(one for one in mutants((RUN,)) if one.what == what)
+    found = next(one for one in mutants((RUN,)) if one.what == text)
     result, why = verdict(found, found.functions())
     assert result == LAWS
     assert said in why
@@ -63,7 +63,7 @@ def test_what_is_wrong_is_noticed(what: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "name", "said"),
+    ("text", "name", "said"),
     [
         (
             "xp.maximum(goodput, LEAST) -> xp.minimum(goodput, LEAST)",
@@ -77,8 +77,8 @@ def test_what_is_wrong_is_noticed(what: str, said: str) -> None:
         ),
     ],
 )
-def test_laws_alone_notice_it_too(what: str, name: str, said: str) -> None:
-    found = next(one for one in mutants((RUN,)) if one.what == what)
+def test_laws_alone_notice_it_too(text: str, name: str, said: str) -> None:
+    found = next(one for one in mutants((RUN,)) if one.what == text)
     assert not list(of_laws(REGISTRY[name]))
     with found.living(found.functions()), np.errstate(all="ignore"):
         assert said in list(of_laws(REGISTRY[name]))
@@ -118,11 +118,11 @@ def test_a_mutant_is_loaded_by_a_process_of_its_own() -> None:
     )
     source = (ROOT / RUN).read_text(encoding="utf-8")
     env = {**os.environ, "MUTANT": mutant("9.0 -> 18.0").key, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", command], env=env, capture_output=True, text=True, check=True
     )
     # sqrt(2*2*100) = 20; a hundredth by 18 instead of by 9 is missing.
-    assert float(done.stdout) == pytest.approx(interval() - 20 * (0.01 / 9 - 0.01 / 18))
+    assert float(process.stdout) == pytest.approx(interval() - 20 * (0.01 / 9 - 0.01 / 18))
     assert (ROOT / RUN).read_text(encoding="utf-8") == source
 
 
@@ -135,7 +135,7 @@ def test_every_package_with_mutants_has_tests() -> None:
 
 
 def test_draws_are_of_functions_that_are_called() -> None:
-    one, other = (list(drawn_mutants(20, 3)) for _ in range(2))
-    assert [mutant.key for mutant, _ in one] == [mutant.key for mutant, _ in other]
+    left, right = (list(drawn_mutants(20, 3)) for _ in range(2))
+    assert [mutant.key for mutant, _ in left] == [mutant.key for mutant, _ in right]
     called = {*reach().formulas, *reach().algorithms}
-    assert all(called & set(changed) for _, changed in one)
+    assert all(called & set(changed) for _, changed in left)

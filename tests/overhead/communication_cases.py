@@ -83,16 +83,16 @@ def held(plan: Mapping[str, ArrayLike], **labels: str) -> Evaluation:
 def counts(evaluation: Evaluation) -> dict[str, tuple[float, float]]:
     """Return how often each operation happens, forward and backward, of those that do."""
     found: dict[str, tuple[float, float]] = {}
-    for one in happening(evaluation):
-        forward, backward = (float(count(evaluation, one.name, way)) for way in WAYS)
+    for operation in happening(evaluation):
+        forward, backward = (float(count(evaluation, operation.name, way)) for way in WAYS)
         if forward or backward:
-            found[one.name] = forward, backward
+            found[operation.name] = forward, backward
     return found
 
 
 def happening(evaluation: Evaluation) -> list[Operation]:
     """Return the operations that plans with these labels have."""
-    return [one for name in DIMENSIONS for one in of_dimension(name, evaluation.labels)]
+    return [operation for name in DIMENSIONS for operation in of_dimension(name, evaluation.labels)]
 
 
 def count(evaluation: Evaluation, name: str, way: str) -> Array:

@@ -124,8 +124,8 @@ def candidate_stages(given: Mapping[str, ArrayLike], depth: int) -> Array:
 
 def _before(values: Array, depth: int) -> Array:
     """Return values whose leading axis is the stages' with that axis before `depth` others."""
-    own = values.shape[1:]
-    return values.reshape(values.shape[0], *(1,) * (depth - len(own)), *own)
+    shape = values.shape[1:]
+    return values.reshape(values.shape[0], *(1,) * (depth - len(shape)), *shape)
 
 
 def _check_names(names: Iterable[str]) -> None:

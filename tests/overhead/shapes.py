@@ -138,13 +138,13 @@ def links(topology: str, columns: Columns) -> list[tuple[Array, Array]]:
 
 def paid(columns: Columns) -> Columns:
     """Return what steps pay on each level of links alone: what these have, and no ramp."""
-    found = {}
+    actual_columns = {}
     each = links("hierarchical", columns)
     for level, (latency, serialization_time) in zip(LINKED, each, strict=True):
-        found[f"{level}_step_latency"] = latency
-        found[f"{level}_step_serialization_time"] = serialization_time
-        found[f"{level}_step_ramp_time"] = np.zeros_like(latency)
-    return found
+        actual_columns[f"{level}_step_latency"] = latency
+        actual_columns[f"{level}_step_serialization_time"] = serialization_time
+        actual_columns[f"{level}_step_ramp_time"] = np.zeros_like(latency)
+    return actual_columns
 
 
 def time_of(algorithm: Algorithm, columns: Columns, per: str = "latencies") -> Array:

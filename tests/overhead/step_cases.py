@@ -121,7 +121,7 @@ SILENT = dict.fromkeys(
         for layer in ("cp_layer", "ep_layer")
         for way in ("forward", "backward")
     ]
-    + [f"vocabulary_{place}_time" for place in ("first", "last")]
+    + [f"vocabulary_{name}_time" for name in ("first", "last")]
     + [
         f"{family}_{way}_time"
         for family in ("dp_layer", "edp_layer", "dp")

@@ -194,8 +194,8 @@ def test_hierarchy_of_one_level_is_a_switch(level: str) -> None:
         "pod_oversubscription": ones,
         level: columns["ranks"],
     }
-    for other in ("intra", "inter", "pod"):
-        columns |= {f"{other}_latency": 7.0 * ones, f"{other}_bandwidth": ones}
+    for other_name in ("intra", "inter", "pod"):
+        columns |= {f"{other_name}_latency": 7.0 * ones, f"{other_name}_bandwidth": ones}
     columns |= {f"{prefix}_{name}": columns[name] for name in ("latency", "bandwidth")}
     columns |= paid(columns)
     pairs = {
@@ -259,7 +259,7 @@ def test_choices_name_algorithms_that_are_there(topology: str, collective: str) 
     nccl = candidates(topology, collective, "nccl")
     # An operation that a network lacks has none; of one with algorithms one is the standard.
     assert len(standard) == (collective in network.standard) == bool(everything)
-    names = tuple(one.name for one in standard)
+    names = tuple(choice.name for choice in standard)
     assert names == tuple(filter(None, [network.standard.get(collective)]))
     assert tuple(a.name for a in nccl) == network.nccl.get(collective, names)
     assert {*standard, *nccl} <= set(everything)
@@ -274,9 +274,9 @@ def test_an_operation_that_a_network_lacks_has_no_standard(monkeypatch: pytest.M
     for choice in ("standard", "nccl", "auto", "all"):
         assert candidates("line", "all_to_all", choice) == ()
     assert usable({"topology": "line", "collective": "p2p", "algorithm": "standard"}) == ()
-    found = sweeps.sweep("time", topology="line", collective="p2p", ranks=8, message_bytes=1e6)
-    assert np.isnan(found["time"]).all()
-    status = found["status"]
+    dataset = sweeps.sweep("time", topology="line", collective="p2p", ranks=8, message_bytes=1e6)
+    assert np.isnan(dataset["time"]).all()
+    status = dataset["status"]
     names = dict(zip(status.flag_meanings.split(), status.flag_masks, strict=True))
     assert int(status) == names["algorithm_not_defined_on_topology"]
     with pytest.raises(ValueError, match="broadcast: line has no nccl algorithm"):

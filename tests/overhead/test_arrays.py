@@ -72,12 +72,12 @@ def test_collectives(topology: str, name: str) -> None:
                 plain = collective(operation, MESSAGES, network, **how)
             except ValueError:
                 continue  # A network without such an algorithm
-            found = collective(operation, made(namespace, MESSAGES), network, **how)
-            assert isinstance(found.latency_s, kind)
-            assert (found.algorithm == plain.algorithm).all()
+            cost = collective(operation, made(namespace, MESSAGES), network, **how)
+            assert isinstance(cost.latency_s, kind)
+            assert (cost.algorithm == plain.algorithm).all()
             for field in fields(plain):
                 if field.name != "algorithm":
-                    value = in_numpy(getattr(found, field.name))
+                    value = in_numpy(getattr(cost, field.name))
                     wanted = getattr(plain, field.name)
                     np.testing.assert_allclose(value, wanted, rtol=1e-12, err_msg=field.name)
                     compared += 1
@@ -98,9 +98,9 @@ def test_every_formula(name: str) -> None:
         columns = quantities(formula.inputs, np.random.default_rng(3))
         plain = formula.kernel(*columns.values())
         with using(namespace):
-            found = formula.kernel(*map(xp.asarray, columns.values()))
-        assert isinstance(found, kind), formula.name
-        np.testing.assert_allclose(in_numpy(found), plain, rtol=1e-12, err_msg=formula.name)
+            actual = formula.kernel(*map(xp.asarray, columns.values()))
+        assert isinstance(actual, kind), formula.name
+        np.testing.assert_allclose(in_numpy(actual), plain, rtol=1e-12, err_msg=formula.name)
 
 
 SWEEPS: dict[str, dict[str, Any]] = examples(__file__, "sweeps")
@@ -127,11 +127,11 @@ def test_sweeps_by_other_libraries(case: str, name: str) -> None:
 
 
 def same(case: str, name: str) -> None:
-    plain, found = sweeps.sweep(**SWEEPS[case]), sweeps.sweep(**SWEEPS[case], array=name)
-    assert set(found.data_vars) == set(plain.data_vars)
+    plain, dataset = sweeps.sweep(**SWEEPS[case]), sweeps.sweep(**SWEEPS[case], array=name)
+    assert set(dataset.data_vars) == set(plain.data_vars)
     for variable, values in plain.data_vars.items():
-        assert found[variable].dims == values.dims
-        np.testing.assert_allclose(found[variable], values, rtol=1e-12, err_msg=str(variable))
+        assert dataset[variable].dims == values.dims
+        np.testing.assert_allclose(dataset[variable], values, rtol=1e-12, err_msg=str(variable))
 
 
 def test_a_sweep_computes_with_the_arrays_that_were_asked_for(
@@ -178,16 +178,16 @@ def test_a_library_that_is_not_there_is_named(array: str, words: str) -> None:
 def test_single_precision_is_made_double(name: str) -> None:
     namespace = library(name)
     single = namespace.asarray([8.0, 1e6], dtype=namespace.float32)
-    found = collective("all_reduce", single, build_topology("ring", 8), software="none")
+    cost = collective("all_reduce", single, build_topology("ring", 8), software="none")
     wanted = collective("all_reduce", [8.0, 1e6], build_topology("ring", 8), software="none")
-    np.testing.assert_allclose(in_numpy(found.latency_s), wanted.latency_s, rtol=1e-12)
+    np.testing.assert_allclose(in_numpy(cost.latency_s), wanted.latency_s, rtol=1e-12)
 
 
 def test_derived_quantities_are_of_the_arrays_given() -> None:
     given = {"tp": 2.0, "cp": 1.0, "pp": 4.0, "dp": made(array_api_strict, [8.0, 64.0])}
-    found = derive("world_size", given)
-    assert namespace_of(found) is array_api_strict
-    assert np.array_equal(in_numpy(found), [64.0, 512.0])
+    array = derive("world_size", given)
+    assert namespace_of(array) is array_api_strict
+    assert np.array_equal(in_numpy(array), [64.0, 512.0])
 
 
 def test_what_the_standard_lacks() -> None:
@@ -208,7 +208,9 @@ def test_numpy_is_back_after_an_error() -> None:
 
 def test_kernels_compute_with_the_arrays_given() -> None:
     """A kernel that calls numpy by its name would turn other arrays into numpy's."""
-    kernels = [getattr(one, "kernel", None) or one.cost for one in (*formulas(), *algorithms())]
+    kernels = [
+        getattr(formula, "kernel", None) or formula.cost for formula in (*formulas(), *algorithms())
+    ]
     assert len(kernels) > 1000
     # `software.timing` works in the array that it is given, where that is numpy's.
     wrong = {

@@ -39,8 +39,8 @@ def class_of(classes: Callable[..., bands.Classes], **given: float) -> str:
     known = USUAL | {"optimizer_offload": 0.0, "parameter_offload": 0.0} | given
     if "known" in taken:  # What is offloaded comes first
         taken = [*taken[:-1], *inspect.signature(bands.step_classes).parameters]
-    found = classes(*(np.asarray(known[name]) for name in taken))
-    return NAMES[int(bands._chosen(found, {name: float(k) for k, name in enumerate(NAMES)}))]
+    names = classes(*(np.asarray(known[name]) for name in taken))
+    return NAMES[int(bands._chosen(names, {name: float(k) for k, name in enumerate(NAMES)}))]
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_the_class_of_memory(kind: float, name: str) -> None:
 
 def test_the_ends_of_a_band(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a slower clock than a full one at least the difference of limited ones counts."""
-    one = {"low": -0.2, "high": 0.3, "difference": 0.05}
-    table = dict.fromkeys(NAMES, one) | {"limited": {**one, "difference": 0.5}}
+    settings = {"low": -0.2, "high": 0.3, "difference": 0.05}
+    table = dict.fromkeys(NAMES, settings) | {"limited": {**settings, "difference": 0.5}}
     monkeypatch.setattr(bands, "error_bands", lambda: {"step_time": table})
     for end, sign in (("low", -1.0), ("high", 1.0)):
         kernel = bands._end_of_step(end, bands.step_classes)
@@ -112,6 +112,6 @@ def test_the_ends_of_a_band(monkeypatch: pytest.MonkeyPatch) -> None:
         def found(clock_ratio: float, measured: float, kernel: Kernel = kernel) -> float:
             return float(kernel(*map(np.asarray, (*USUAL.values(), clock_ratio, measured))))
 
-        assert found(1.0, 0.0) == found(0.5, 0.0) == one[end]
+        assert found(1.0, 0.0) == found(0.5, 0.0) == settings[end]
         assert found(1.0, 0.5) == found(0.8, 0.5) == sign * 0.05
         assert found(0.79, 0.5) == sign * 0.5

@@ -47,8 +47,8 @@ def test_no_number_of_chunks_is_better(algorithm: Algorithm, per: str) -> None:
     assert np.all(chosen == np.floor(chosen))
     assert np.all((chosen >= 1.0) & (chosen <= MOST_CHUNKS))
     for number in range(1, TRIED + 1):
-        other = times(algorithm, columns, np.full_like(chosen, number), part)
-        worse = ours > other * (1 + 1e-13)
+        array = times(algorithm, columns, np.full_like(chosen, number), part)
+        worse = ours > array * (1 + 1e-13)
         assert not np.any(worse), (number, {k: v[worse][:3] for k, v in columns.items()})
     # A number in the middle must have been the best one of some.
     several = columns["ranks"] > 3.0
@@ -97,14 +97,14 @@ def test_inputs_broadcast() -> None:
     chosen = best_chunks(chain, {"ranks": ranks}, [latency], [serialization_time])
     assert chosen.shape == (8, 3, 5)
     for index in np.ndindex(chosen.shape):
-        row, column, place = index
-        one = best_chunks(
+        row, column, position = index
+        array = best_chunks(
             chain,
             {"ranks": ranks[row, 0, 0]},
             [latency[0, column, 0]],
-            [serialization_time[0, 0, place]],
+            [serialization_time[0, 0, position]],
         )
-        assert one == chosen[index]
+        assert array == chosen[index]
 
 
 def test_a_worked_chain() -> None:

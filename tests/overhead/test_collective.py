@@ -46,13 +46,13 @@ def test_a_network_of_which_only_the_size_is_said_is_the_commands(kind: str) -> 
         "latency_s=time energy_j=energy volume_bytes=sent_bytes lower_bound_s=lower_bound "
         "intra_latency_s=intra_time"
     )
-    there = [operation for topology, operation in PAIRS if topology == kind]
-    axes = {"collective": there, "algorithm": ["standard", "nccl", "auto"]}
+    operations = [operation for topology, operation in PAIRS if topology == kind]
+    axes = {"collective": operations, "algorithm": ["standard", "nccl", "auto"]}
     ranks = fitting(kind, (1, 8, 16))
     theirs = sweeps.sweep(
         list(names.values()), topology=kind, ranks=ranks, message_bytes=2.0**26, **axes
     )
-    for operation in there:
+    for operation in operations:
         for choice in axes["algorithm"]:
             ours = collective(operation, 2.0**26, build_topology(kind, ranks), algorithm=choice)
             own = theirs.sel(collective=operation, algorithm=choice)
@@ -174,9 +174,9 @@ def test_two_levels_are_three_with_one_pod(kind: str, software: str) -> None:
     for algorithm in ALGORITHMS.of("hierarchical", kind):
         asked = {"algorithm": algorithm.name, "software": software}
         with np.errstate(all="ignore"):
-            one, other = (collective(kind, 1e6, levels, **asked) for levels in (two, three))
-        for field in fields(one):
-            ours, theirs = getattr(one, field.name), getattr(other, field.name)
+            left, right = (collective(kind, 1e6, levels, **asked) for levels in (two, three))
+        for field in fields(left):
+            ours, theirs = getattr(left, field.name), getattr(right, field.name)
             np.testing.assert_array_equal(ours, theirs, f"{algorithm.name}: {field.name}")
 
 
@@ -221,8 +221,8 @@ def test_a_network_that_cannot_be_has_no_algorithm() -> None:
     both = np.array([8.0, 12.0])
     nodes = {"topology": "hierarchical", "shape": "two_levels", "collective": "all_reduce"}
     nodes |= {"algorithm": "ring_ring"}
-    found = Evaluation({"ranks": both, "gpus_per_node": np.asarray(8.0)}, nodes)
-    assert found.defined().tolist() == [True, False]
+    evaluation = Evaluation({"ranks": both, "gpus_per_node": np.asarray(8.0)}, nodes)
+    assert evaluation.defined().tolist() == [True, False]
     grid = {"topology": "torus", "shape": "flat", "collective": "all_reduce", "algorithm": "ring"}
     sides = {"mesh_nx": 2.0, "mesh_ny": 2.0, "mesh_nz": np.array([2.0, 3.0])}
     assert Evaluation({"ranks": 8.0, **sides}, grid).defined().tolist() == [True, False]
@@ -292,10 +292,10 @@ def test_auto_takes_the_least_of_all(topology: str, kind: str, per: str) -> None
     np.testing.assert_array_equal(best.latency_s, least)
     assert np.all(best.algorithm != "")
     for choice in ("standard", "nccl"):
-        other = collective(kind, messages, there, algorithm=choice, latency_per=per)
-        assert np.all(best.latency_s <= other.latency_s)
+        cost = collective(kind, messages, there, algorithm=choice, latency_per=per)
+        assert np.all(best.latency_s <= cost.latency_s)
         members = {one.name for one in candidates(topology, kind, choice)}
-        assert set(np.unique(other.algorithm)) <= members
+        assert set(np.unique(cost.algorithm)) <= members
 
 
 def test_what_is_not_defined_is_nan_and_names_nothing() -> None:

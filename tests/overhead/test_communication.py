@@ -178,10 +178,10 @@ def test_context_parallelism_by_all_to_all() -> None:
     step = held({**CP, "dp": 1})
     assert times(step, "cp_query_bytes", "cp_key_value_bytes") == (QUERIES, KEYS)
     # All in one node: three shifts, each of a quarter.
-    one, other = (3 * (NEAR + message / 4 / INSIDE) for message in (QUERIES, KEYS))
-    assert float(step["cp_layer_forward_time"]) == pytest.approx(2 * one + 2 * other)
-    assert float(step["cp_layer_backward_time"]) == pytest.approx(2 * one + 2 * other)
-    assert float(step["cp_communication_time"]) == pytest.approx(80 * 4 * (one + other))
+    left, right = (3 * (NEAR + message / 4 / INSIDE) for message in (QUERIES, KEYS))
+    assert float(step["cp_layer_forward_time"]) == pytest.approx(2 * left + 2 * right)
+    assert float(step["cp_layer_backward_time"]) == pytest.approx(2 * left + 2 * right)
+    assert float(step["cp_communication_time"]) == pytest.approx(80 * 4 * (left + right))
     volume = 80 * 4 * 3 / 4 * (QUERIES + KEYS)
     assert float(step["cp_communication_volume"]) == pytest.approx(volume)
 
@@ -416,5 +416,5 @@ def test_the_tables_name_what_there_is() -> None:
         assert one.name == name
         said = "send/recv" if one.collective == "p2p" else one.collective.replace("_", "-")
         assert said in one.title.partition(" of ")[0]
-    assert len({one.title for one in OPERATIONS.values()}) == len(OPERATIONS)
+    assert len({operation.title for operation in OPERATIONS.values()}) == len(OPERATIONS)
     assert MACHINE["intra_bandwidth"] == INSIDE

@@ -27,7 +27,7 @@ def layers_of(plan: Plan, stage: int) -> list[int]:
     chunks = int(plan["pp"] * plan["virtual_pipeline_size"])
     each = int(plan["layers"]) // chunks
     own = range(stage, chunks, int(plan["pp"]))
-    return [chunk * each + place for chunk in own for place in range(each)]
+    return [chunk * each + index for chunk in own for index in range(each)]
 
 
 def blocks(plan: Plan, layer: int) -> list[str]:
@@ -60,12 +60,12 @@ def context(plan: Plan, kind: str) -> Iterator[str]:
         for _ in ("keys", "values"):
             yield "cp_key_value_all_to_all"
     elif kind == "ring":
-        yield from ("cp_ring" for other in range(int(plan["cp"])) if other)
+        yield from ("cp_ring" for index in range(int(plan["cp"])) if index)
     elif kind == "mixed":
         group = int(plan["ulysses_ranks"])
         for _ in ("in", "out") if group > 1 else ():
             yield from ("cp_inner_query_all_to_all", "cp_inner_key_value_all_to_all")
-        yield from ("cp_outer_ring" for other in range(0, int(plan["cp"]), group) if other)
+        yield from ("cp_outer_ring" for index in range(0, int(plan["cp"]), group) if index)
     else:
         yield "cp_all_gather"
 
@@ -124,8 +124,8 @@ def enumerated(plan: Plan, recompute: str, schedule: str, kind: str) -> dict[str
             for layer in layers_of(plan, stage):
                 events.update((name, "forward") for name in forward(plan, layer, kind))
                 if train:
-                    again = repeated(plan, layer, kind, recompute)
-                    events.update((name, "backward") for name in again)
+                    names = repeated(plan, layer, kind, recompute)
+                    events.update((name, "backward") for name in names)
                     back = backward(plan, layer, kind)
                     events.update((name, "backward") for name in back)
             events.update(ends(plan, stage, train))
@@ -263,13 +263,13 @@ def test_transfers(tp: int, dp: int, pp: int, virtual_pipeline_size: int, schedu
 # Data parallelism: an enumeration of rounds.
 
 
-@pytest.mark.parametrize("every", [0, 1])
+@pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("keep", [0, 1])
 @pytest.mark.parametrize("reduce", [0, 1])
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("schedule", ["one_f_one_b", "forward_only"])
 def test_rounds_of_data_parallelism(
-    stage: int, reduce: int, keep: int, every: int, schedule: str
+    stage: int, reduce: int, keep: int, number: int, schedule: str
 ) -> None:
     plan: Plan = {
         **DEGREES,
@@ -280,7 +280,7 @@ def test_rounds_of_data_parallelism(
         "zero_stage": stage,
         "reduce_every_micro_batch": reduce,
         "keep_gathered": keep,
-        "gather_every_micro_batch": every,
+        "gather_every_micro_batch": number,
     }
     events: Events = Counter()
     train = schedule != "forward_only"
@@ -289,9 +289,9 @@ def test_rounds_of_data_parallelism(
         if stage == 3 and not gathered:
             events["dp_all_gather", "forward"] += 4
             gathered = True
-        if train and stage == 3 and every and not keep:
+        if train and stage == 3 and number and not keep:
             events["dp_all_gather", "backward"] += 4
-        gathered = gathered and not every
+        gathered = gathered and not number
         if train and stage >= 2 and reduce:
             events["dp_reduce_scatter", "backward"] += 4 if stage == 3 else 1
     if train and stage == 0:
@@ -304,5 +304,5 @@ def test_rounds_of_data_parallelism(
         name: (float(events[name, "forward"]), float(events[name, "backward"]))
         for name, _ in events
     }
-    found = counts(held(plan, schedule=schedule))
-    assert found == expected
+    actual_counts = counts(held(plan, schedule=schedule))
+    assert actual_counts == expected

@@ -196,8 +196,8 @@ def test_kernels_of_one_node_have_the_stated_bandwidth(
     }
     values = {**MACHINE, **PLAN, **MODEL, **library, "ep": 8.0, "intra_bandwidth": link}
     labels = {**LABELS, "dispatcher": "deduplicated", "library": "nccl"}
-    found = Evaluation(values, labels)
-    rate = float(found["dispatch_rank_bytes"] / found["ep_dispatch_time"]) / 1e9
+    evaluation = Evaluation(values, labels)
+    rate = float(evaluation["dispatch_rank_bytes"] / evaluation["ep_dispatch_time"]) / 1e9
     assert rate == pytest.approx(stated, rel=0.12)
 
 

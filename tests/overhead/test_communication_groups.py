@@ -53,8 +53,8 @@ def test_rings(tp: int, cp: int) -> None:
     message = float(step["cp_ring_bytes"])
     joules, slowest = 0.0, 0
     for start in range(tp):
-        for place in range(cp):
-            one, other = start + place * tp, start + (place + 1) % cp * tp
+        for index in range(cp):
+            one, other = start + index * tp, start + (index + 1) % cp * tp
             between = node(one) != node(other)
             slowest = max(slowest, between)
             joules += 8 * message * (1e-11 if between else 1e-12)
@@ -70,10 +70,10 @@ def test_rings_of_groups_that_exchange_heads(tp: int, cp: int, inner: int) -> No
     step = held({**plan, "ulysses_ranks": inner}, context_parallel="mixed")
     message, places = float(step["cp_ring_bytes"]), cp // inner
     joules, slowest, leaving = 0.0, False, [0] * (tp * cp)
-    for start, rank, place in product(range(tp), range(inner), range(places)):
-        one, other = (start + (at % places * inner + rank) * tp for at in (place, place + 1))
-        between = node(one) != node(other)
-        leaving[node(one)] += between
+    for start, rank, index in product(range(tp), range(inner), range(places)):
+        left, right = (start + (at % places * inner + rank) * tp for at in (index, index + 1))
+        between = node(left) != node(right)
+        leaving[node(left)] += between
         slowest |= between
         joules += 8 * message * (1e-11 if between else 1e-12)
     if places > 1:
@@ -90,7 +90,7 @@ def test_rings_of_groups_that_exchange_heads(tp: int, cp: int, inner: int) -> No
     own = held({**plan, "ulysses_ranks": inner}, context_parallel="mixed", group="cp_inner")
     members = [start * tp for start in range(inner)]
     assert float(own["group_size"]) == inner
-    most = max(sum(node(other) == node(rank) for other in members) for rank in members)
+    most = max(sum(node(member) == node(rank) for member in members) for rank in members)
     assert float(own["members_in_node"]) == most
 
 

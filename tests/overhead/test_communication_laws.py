@@ -122,15 +122,17 @@ def test_totals_are_sums(model: str, kind: str) -> None:
     step = held(plans, context_parallel=kind, recompute="full")
     sums = dict.fromkeys(("time", "volume", "energy"), np.zeros(()))
     for name in DIMENSIONS:
-        mine = [one.name for one in happening(step) if one.dimension == name]
-        ways = [[spent(step, one, way) for one in mine] for way in WAYS]
+        mine = [operation.name for operation in happening(step) if operation.dimension == name]
+        ways = [[spent(step, operation, way) for operation in mine] for way in WAYS]
         for way, times in zip(WAYS, ways, strict=True):
             one_way, whole = np.broadcast_arrays(sent(step, name, way), sum(times))
             np.testing.assert_allclose(one_way, whole, rtol=1e-13)
         parts = {"communication_time": [time for times in ways for time in times]}
-        parts["communication_count"] = [count(step, one, way) for one in mine for way in WAYS]
-        parts["communication_volume"] = [volume(step, one) for one in mine]
-        parts["communication_energy"] = [total_energy(step, one) for one in mine]
+        parts["communication_count"] = [
+            count(step, operation, way) for operation in mine for way in WAYS
+        ]
+        parts["communication_volume"] = [volume(step, operation) for operation in mine]
+        parts["communication_energy"] = [total_energy(step, operation) for operation in mine]
         for end, part in parts.items():
             expected = sum(part[1:], start=part[0])
             np.testing.assert_allclose(step[f"{name}_{end}"], expected, rtol=1e-13)
@@ -143,11 +145,11 @@ def test_totals_are_sums(model: str, kind: str) -> None:
 
 def test_an_operation_s_bytes_are_its_counts_times_what_one_sends() -> None:
     step = held({**GPT, **PLANS})
-    for one in happening(step):
-        if one.name != "pp_transfer":
-            both = sum(count(step, one.name, way) for way in WAYS)
-            bytes_sent = both * step[f"{one.name}_sent_bytes"]
-            np.testing.assert_allclose(volume(step, one.name), bytes_sent, rtol=1e-14)
+    for operation in happening(step):
+        if operation.name != "pp_transfer":
+            total = sum(count(step, operation.name, way) for way in WAYS)
+            bytes_sent = total * step[f"{operation.name}_sent_bytes"]
+            np.testing.assert_allclose(volume(step, operation.name), bytes_sent, rtol=1e-14)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,11 +164,11 @@ def test_layers_make_up_a_step(recompute: str, kind: str) -> None:
     ways = ("forward", "backward", "gather", "recompute")
     dense, moe = (sum(layer(name, way) for way in ways) for name in ("tp", "tp_moe"))
     assert float(step["tp_communication_time"]) == pytest.approx(3 * (2 * dense + 6 * moe))
-    again = recompute != "none"
-    attention = (1 + again) * layer("cp", "forward") + layer("cp", "backward")
+    mask = recompute != "none"
+    attention = (1 + mask) * layer("cp", "forward") + layer("cp", "backward")
     assert float(step["cp_communication_time"]) == pytest.approx(3 * 8 * attention)
-    again = recompute == "full"
-    experts = (2 + again) * layer("ep", "forward")
+    mask = recompute == "full"
+    experts = (2 + mask) * layer("ep", "forward")
     assert float(step["ep_communication_time"]) == pytest.approx(3 * 6 * experts)
     ends = step["vocabulary_first_time"] + step["vocabulary_last_time"]
     assert float(step["vocabulary_communication_time"]) == pytest.approx(3 * float(ends))
@@ -221,12 +223,12 @@ def test_sequence_parallelism_sends_as_much() -> None:
 
 def test_one_shard_over_all_is_full_sharding() -> None:
     plan = {**MOE, **grid(tp=(1, 2), dp=(4, 8), ep=(1, 4), zero_stage=(1, 2, 3)), "cp": 2}
-    one = held(plan)
-    other = held({**plan, "hsdp_shard_size": plan["dp"] * 2}, sharding="hybrid")
+    left = held(plan)
+    right = held({**plan, "hsdp_shard_size": plan["dp"] * 2}, sharding="hybrid")
     for name in ("time", "volume", "energy"):
         total = f"dp_communication_{name}"
-        np.testing.assert_allclose(one[total], other[total], rtol=1e-13)
-    assert not np.any(volume(other, "dp_replica_all_reduce"))
+        np.testing.assert_allclose(left[total], right[total], rtol=1e-13)
+    assert not np.any(volume(right, "dp_replica_all_reduce"))
 
 
 def test_energy_is_that_of_all_bytes_that_are_sent() -> None:
@@ -300,8 +302,8 @@ def test_more_micro_batches_take_longer_and_gradients_alone_do_not() -> None:
         time = f"{name}_communication_time"
         np.testing.assert_allclose(many[time], 2 * few[time], rtol=1e-13)
     rows = whole(PLANS["zero_stage"]) < 2
-    one, other = (dimension(step, "dp", "time")[rows] for step in (few, many))
-    np.testing.assert_array_equal(one, other)
+    left, right = (dimension(step, "dp", "time")[rows] for step in (few, many))
+    np.testing.assert_array_equal(left, right)
 
 
 def test_many_plans_at_once_are_each_plan_alone() -> None:

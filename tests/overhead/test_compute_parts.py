@@ -49,8 +49,8 @@ def test_the_last_tile_of_a_product_is_computed_whole(width: float, tile: int) -
     """GPT-OSS's 2880 of 128 outputs a tile, and of 128 bytes, its scales apart, to the sum."""
     bare = {"matmul_min_time": 0, "matmul_time_per_k": 0, "memory_bandwidth": 1e30}
     bare["matmul_input_bytes"] = width
-    each = product(256, [2560, 2880, 2944, 3072], 4096, **bare) * 5e13 / (2 * 256 * 4096)
-    assert each == pytest.approx(np.array([2560, 2944, 2944, 3072]))
+    ratio = product(256, [2560, 2880, 2944, 3072], 4096, **bare) * 5e13 / (2 * 256 * 4096)
+    assert ratio == pytest.approx(np.array([2560, 2944, 2944, 3072]))
     depth = product(256, 4096, [2560, 2880, 3072], **bare) * 5e13 / (2 * 256 * 4096)
     assert depth == pytest.approx(np.array([2560, tile * -(-2880 // tile), 3072]))
     # Less than a tile has smaller ones; means of several products, no whole numbers, have none.
@@ -197,12 +197,12 @@ def test_a_dense_model_has_no_expert_products() -> None:
 def test_fp8_is_faster_but_for_the_output_layer_and_the_router() -> None:
     plan = {**MIXTRAL, **BARE}
     fast = {**plan, "peak_measured_matmul_flops": 2e15, "peak_flops": 2e15}
-    one, other = evaluation(plan), evaluation(fast)
+    one, other_evaluation = evaluation(plan), evaluation(fast)
     for name in ("qkv", "attention_output", "expert_up", "expert_down"):
         quantity = f"{name}_weight_gradient_time"
-        assert float(one[quantity]) == pytest.approx(2 * float(other[quantity]))
+        assert float(one[quantity]) == pytest.approx(2 * float(other_evaluation[quantity]))
     for quantity in ("logits_forward_time", "router_forward_time", "attention_forward_time"):
-        assert float(one[quantity]) == float(other[quantity])
+        assert float(one[quantity]) == float(other_evaluation[quantity])
 
 
 # Attention.
@@ -320,7 +320,7 @@ def test_a_router_moves_what_its_kernels_read_and_write() -> None:
     )
     tokens = value(plan, "router_tokens")
     for way, kernels in ROUTER.items():
-        singles, flags = (sum(each) for each in zip(*kernels.values(), strict=True))
+        singles, flags = (sum(kernel) for kernel in zip(*kernels.values(), strict=True))
         moved = value(plan, f"routing_{way}_bytes")
         assert moved == tokens * 256 * (4 * singles + flags)
         name = f"moe_layer_elementwise_{way}_time"
@@ -341,14 +341,14 @@ def test_a_bias_that_follows_the_last_product_is_moved_by_kernels_of_its_own() -
     sizes = ("local_experts", "expert_tokens", "expert_hidden_size")
     elements = math.prod(value(plan, name) for name in sizes)
     for way, kernels in BIASED.items():
-        singles, others = (sum(each) for each in zip(*kernels.values(), strict=True))
+        singles, others = (sum(kernel) for kernel in zip(*kernels.values(), strict=True))
         moved = value(plan, f"expert_bias_{way}_bytes")
         assert moved == pytest.approx(elements * (4 * singles + 2 * others))
         time, fused = f"moe_layer_elementwise_{way}_time", {**plan, "unfused_expert_bias": 0}
         assert value(plan, time) - value(fused, time) == pytest.approx(moved / 1e12)
         more = value(plan, f"moe_{way}_launches") - value(fused, f"moe_{way}_launches")
-        each = more / value(plan, "local_experts")
-        assert each == pytest.approx({"forward": 2, "backward": 5}[way])
+        ratio = more / value(plan, "local_experts")
+        assert ratio == pytest.approx({"forward": 2, "backward": 5}[way])
         assert value({**plan, "linear_bias": 0}, f"expert_bias_{way}_bytes") == 0
         assert value({**plan, "linear_bias": 0, "expert_bias": 1}, f"expert_bias_{way}_bytes")
 
@@ -508,11 +508,11 @@ def test_graphs_of_a_part_of_a_layer_save_no_expert_s_launches(recompute: str) -
     plan = {**MIXTRAL, "ep": 2, "tp": 1, "host_launch_time": 1e-5, "matmul_input_bytes": 2}
     each = (2, 4 + 2 * (recompute == "full"))
     others = (20 + 28, 35 + 14 + (20 + 28) * (recompute == "full"))
-    for share, own in ((1.0, 1.0), (0.36, 1.0), (0.0, 0.0)):
+    for share, number in ((1.0, 1.0), (0.36, 1.0), (0.0, 0.0)):
         held = evaluation({**plan, "eager_launch_fraction": share}, recompute=recompute)
         for way, some, rest in zip(WAYS, each, others, strict=True):
             time = float(held[f"moe_layer_{way}_host_time"])
-            assert time == pytest.approx((share * rest + own * 4 * some * 2 / 3) * 1e-5)
+            assert time == pytest.approx((share * rest + number * 4 * some * 2 / 3) * 1e-5)
             dense = float(held[f"dense_layer_{way}_host_time"])
             count = 20 if way == "forward" else 35 + 20 * (recompute == "full")
             assert dense == pytest.approx(share * count * 1e-5)
@@ -578,8 +578,8 @@ def test_overlapped_exchanges_split_a_layer_into_nodes(
         evaluation({**MIXTRAL, "eager_launch_fraction": share, "ep_overlap": part})
         for part in (0, 0.7)
     )
-    for way, some in zip(WAYS, nodes, strict=True):
+    for way, node in zip(WAYS, nodes, strict=True):
         name = f"moe_{way}_launches"
-        assert float(overlapped[name]) - float(serial[name]) == pytest.approx(some)
+        assert float(overlapped[name]) - float(serial[name]) == pytest.approx(node)
         dense = f"dense_{way}_launches"
         assert float(overlapped[dense]) == float(serial[dense])

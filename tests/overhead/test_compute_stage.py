@@ -27,9 +27,9 @@ PLACES = ("first", "middle", "last")
 def held_layers(model: Mapping[str, float], **plan: float) -> dict[str, tuple[float, float]]:
     values = evaluation({**model, **plan})
     found = {}
-    for place in PLACES:
-        one, other = (float(values[f"{place}_{kind}_layers"]) for kind in KINDS)
-        found[place] = one, other
+    for position in PLACES:
+        left, right = (float(values[f"{position}_{kind}_layers"]) for kind in KINDS)
+        found[position] = left, right
     return found
 
 
@@ -62,7 +62,7 @@ def test_stages_have_all_layers_together(
         "head_layer_weight": ends[1],
     }
     values = evaluation(plan)
-    counts = [float(values[f"{place}_mlp_layers"]) for place in PLACES]
+    counts = [float(values[f"{position}_mlp_layers"]) for position in PLACES]
     together = counts[0] if pp == 1 else counts[0] + counts[1] * (pp - 2) + counts[2]
     if pp == 2:
         together = counts[0] + counts[2]
@@ -90,11 +90,11 @@ def test_the_last_stage_has_what_is_left() -> None:
 def test_the_ends_have_their_own_work_beside_their_layers(pp: int) -> None:
     values = evaluation({**DEEPSEEK, **SILENT, "layers": 64, "pp": pp, "micro_batch_size": 2})
     layer = {kind: float(values[f"{kind}_layer_time"]) for kind in ("dense", "moe")}
-    each = 64 / pp
-    middle = 3 * layer["dense"] + (each - 3) * layer["moe"] if pp < 3 else each * layer["moe"]
-    first = 3 * layer["dense"] + (each - 3) * layer["moe"] - middle
-    last = (3 * layer["dense"] + 61 * layer["moe"] if pp == 1 else each * layer["moe"]) - middle
-    extra = {place: float(values[f"{place}_stage_extra_time"]) for place in ("first", "last")}
+    ratio = 64 / pp
+    middle = 3 * layer["dense"] + (ratio - 3) * layer["moe"] if pp < 3 else ratio * layer["moe"]
+    first = 3 * layer["dense"] + (ratio - 3) * layer["moe"] - middle
+    last = (3 * layer["dense"] + 61 * layer["moe"] if pp == 1 else ratio * layer["moe"]) - middle
+    extra = {name: float(values[f"{name}_stage_extra_time"]) for name in ("first", "last")}
     tolerance = 1e-12 * middle
     assert extra["first"] == pytest.approx(first + float(values["embedding_time"]), abs=tolerance)
     assert extra["last"] == pytest.approx(last + float(values["output_time"]), abs=tolerance)
@@ -133,8 +133,8 @@ def test_the_host_launches_the_ends_too(schedule: str, launches: tuple[int, int]
 def test_communication_of_the_ends_is_theirs() -> None:
     plan = {**GPT, **SILENT, "pp": 4}
     more = {**plan, "vocabulary_first_time": 1e-3, "vocabulary_last_time": 2e-3}
-    for place, time in (("first", 1e-3), ("last", 2e-3)):
-        quantity = f"{place}_stage_extra_time"
+    for name, time in (("first", 1e-3), ("last", 2e-3)):
+        quantity = f"{name}_stage_extra_time"
         assert value(more, quantity) - value(plan, quantity) == pytest.approx(time)
 
 
@@ -143,7 +143,7 @@ def test_communication_of_the_ends_is_theirs() -> None:
 def test_even_stages_are_as_slow_as_the_slower_end(schedule: str, pp: int) -> None:
     plan = {**GPT, **SILENT, "pp": pp, "num_micro_batches": 8}
     values = evaluation(plan, schedule=schedule, stages="even")
-    extra = [float(values[f"{place}_stage_extra_time"]) for place in ("first", "last")]
+    extra = [float(values[f"{name}_stage_extra_time"]) for name in ("first", "last")]
     slower = sum(extra) if pp == 1 else max(*extra, 0)
     uneven = evaluation(plan, schedule="one_f_one_b")
     assert float(values["stage_forward_time"]) == float(uneven["stage_forward_time"])

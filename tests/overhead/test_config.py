@@ -97,14 +97,14 @@ def test_without_parallelism() -> None:
 
 def test_a_total_needs_the_layers_where_it_depends_on_them() -> None:
     plan: dict[str, Any] = {"num_gpus": 8, "tp_degree": 2, "topology_kind": "switch"}
-    one = analyze_config(Config(**plan, **SIZES))
-    assert one.total_comm_time_per_step_upper_bound_s is None
-    assert one.missing["communication_upper_bound"] == ("layers",)
+    config = analyze_config(Config(**plan, **SIZES))
+    assert config.total_comm_time_per_step_upper_bound_s is None
+    assert config.missing["communication_upper_bound"] == ("layers",)
     many = analyze_config(Config(**plan, **SIZES, num_layers=32))
     total = many.total_comm_time_per_step_upper_bound_s
     assert total is not None
     assert total == pytest.approx(sum(many.dimension_times.values()), rel=1e-12)
-    assert many.dimension_times["tp"] == pytest.approx(32 * one.dimension_times["tp"], rel=1e-12)
+    assert many.dimension_times["tp"] == pytest.approx(32 * config.dimension_times["tp"], rel=1e-12)
 
 
 def test_a_whole_model() -> None:
@@ -122,7 +122,7 @@ def test_a_whole_model() -> None:
     assert set(result.collective_reports) == {"tp", "vocabulary", "pp", "dp"}
     for name, reports in result.collective_reports.items():
         assert {report.operation.dimension for report in reports} == {name}
-        times = [one.forward_time_s + one.backward_time_s for one in reports]
+        times = [report.forward_time_s + report.backward_time_s for report in reports]
         assert sum(times) == pytest.approx(float(result.dimension_times[name]), rel=1e-12)
         for one in reports:
             assert OPERATIONS[one.operation.name] is one.operation
@@ -159,9 +159,9 @@ def test_a_command_takes_the_same_defaults(topology: str) -> None:
     (report,) = ours.collective_reports["dp"]
     names = {"time": "latency_s", "energy": "energy_j", "sent_bytes": "volume_bytes"}
     answer = {"topology": topology, "world_size": 32, "parameters": 70e9}
-    found = sweeps.sweep([report.operation.quantity(name) for name in names], **answer)
+    dataset = sweeps.sweep([report.operation.quantity(name) for name in names], **answer)
     for name, field in names.items():
-        assert float(getattr(report, field)) == float(found[report.operation.quantity(name)])
+        assert float(getattr(report, field)) == float(dataset[report.operation.quantity(name)])
 
 
 def test_an_operation_costs_the_same_alone_and_in_a_step() -> None:
@@ -178,9 +178,9 @@ def test_an_operation_costs_the_same_alone_and_in_a_step() -> None:
             library=library,
         )
         (gather,) = (
-            one
-            for one in analyze_config(config).collective_reports["dp"]
-            if one.operation.collective == "all_gather"
+            report
+            for report in analyze_config(config).collective_reports["dp"]
+            if report.operation.collective == "all_gather"
         )
         assert float(gather.message_bytes) == size
         charged[library] = float(gather.latency_s)
@@ -206,11 +206,11 @@ def test_every_number_may_be_an_array() -> None:
     for i, tp in enumerate((1, 2, 4)):
         for j, stage in enumerate((0, 3)):
             for k, bandwidth in enumerate((25e9, 50e9)):
-                one = analyze_config(
+                config = analyze_config(
                     Config(**base, tp_degree=tp, zero_stage=stage, inter_bandwidth=bandwidth)
                 )
-                assert one.total_comm_time_per_step_upper_bound_s == total[i, j, k]
-                assert one.per_gpu_memory_bytes == whole.per_gpu_memory_bytes[i, j, 0]
+                assert config.total_comm_time_per_step_upper_bound_s == total[i, j, k]
+                assert config.per_gpu_memory_bytes == whole.per_gpu_memory_bytes[i, j, 0]
     assert " to " in whole.summary
 
 
@@ -249,4 +249,4 @@ def test_dimensions_that_there_are_not_send_nothing() -> None:
     for name, time in result.dimension_times.items():
         assert (time > 0.0) == (name == "dp")
     split = analyze_config(Config(cp_degree=4, **SIZES, context_parallel="ring"))
-    assert {one.operation.name for one in split.collective_reports["cp"]} == {"cp_ring"}
+    assert {report.operation.name for report in split.collective_reports["cp"]} == {"cp_ring"}

@@ -27,18 +27,25 @@ def is_constant(formula: Formula) -> bool:
 
 def general_form(variant: Formula) -> Formula | None:
     """Return the most special formula that holds wherever a variant does, and elsewhere."""
-    own = expanded(variant.holds)
-    for other in REGISTRY.candidates(variant.returns):
-        wider = expanded(other.holds)
-        if implies(own, wider) and not implies(wider, own):
-            return other if isinstance(other, Formula) and not is_constant(other) else None
+    condition = expanded(variant.holds)
+    for candidate in REGISTRY.candidates(variant.returns):
+        wider = expanded(candidate.holds)
+        if implies(condition, wider) and not implies(wider, condition):
+            return (
+                candidate if isinstance(candidate, Formula) and not is_constant(candidate) else None
+            )
     return None
 
 
 def labels_of(variant: Formula) -> dict[str, str]:
     """Return labels for which a variant holds, the others as they are by default."""
-    own = {name: values.split("|")[0] for name, values in variant.when.items()}
-    return {"shapes": "known", **FEATURES, **following({**STEP_DEFAULTS, **own}, ()), **own}
+    words_by_name = {name: values.split("|")[0] for name, values in variant.when.items()}
+    return {
+        "shapes": "known",
+        **FEATURES,
+        **following({**STEP_DEFAULTS, **words_by_name}, ()),
+        **words_by_name,
+    }
 
 
 def followed(
@@ -55,9 +62,9 @@ def followed(
         elif isinstance(declared, Call):
             followed(declared.bind.values(), labels, seen, calls)
             inner = {**labels, **declared.labels}
-            place = (declared.of, frozenset(inner.items()))
-            if place not in calls:
-                calls.add(place)
+            position = (declared.of, frozenset(inner.items()))
+            if position not in calls:
+                calls.add(position)
                 seen |= followed([declared.of], inner, set(), calls) - set(declared.bind)
     return seen
 
@@ -87,9 +94,9 @@ def test_a_variant_that_lacks_an_input_says_why() -> None:
     """And says it of nothing that it has: what is declared is what is missing."""
     missing = {variant.name: lacking(variant, general) for variant, general in variants()}
     silent = {
-        name: {one: sorted(shapes) for one, shapes in found.items() if one not in declared}
-        for name, found in missing.items()
-        if not set(found) <= set(declared := REGISTRY[name].lacks)
+        name: {one: sorted(shapes) for one, shapes in missing_inputs.items() if one not in declared}
+        for name, missing_inputs in missing.items()
+        if not set(missing_inputs) <= set(declared := REGISTRY[name].lacks)
     }
     assert not silent
     idle = {

@@ -107,17 +107,17 @@ def test_laws_say_what_moves(part: str) -> None:
             ):
                 break
         for name, (rises, falls) in seen.items():
-            what = f"{formula.name} with {name}"
+            text = f"{formula.name} with {name}"
             if name in law.free:
-                assert (rises, falls) == (True, True), f"{what}: free, and goes one way only"
+                assert (rises, falls) == (True, True), f"{text}: free, and goes one way only"
             elif law.moving[name] not in ("flat", "chooses"):
-                assert rises or falls, f"{what}: {law.moving[name]}, and never moves"
+                assert rises or falls, f"{text}: {law.moving[name]}, and never moves"
 
 
-WORKED = tuple(one for one in FORMULAS if (law := law_of(one)) is not None and law.at)
+WORKED = tuple(formula for formula in FORMULAS if (law := law_of(formula)) is not None and law.at)
 
 
-@pytest.mark.parametrize("formula", WORKED, ids=[one.name for one in WORKED])
+@pytest.mark.parametrize("formula", WORKED, ids=[example.name for example in WORKED])
 def test_values_worked_out_by_hand(formula: Formula) -> None:
     law = law_of(formula)
     assert law is not None

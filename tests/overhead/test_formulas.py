@@ -218,8 +218,8 @@ def pure(value: Any) -> Unit:
     return Unit.of(value).pure()
 
 
-def same(one: Any, other: Any) -> Unit:
-    return Unit.of(one).same(other)
+def same(left: Any, right: Any) -> Unit:
+    return Unit.of(left).same(right)
 
 
 UNITS: dict[str, Callable[..., Unit]] = {
@@ -228,15 +228,15 @@ UNITS: dict[str, Callable[..., Unit]] = {
     ),
     "layers_of_kind": lambda *all_of_them: next(map(pure, all_of_them)),
     "interleaved_time": lambda _, pp, chunks, *work: reduce(same, work[:9]),
-    "heaviest_stage": lambda one, other, *cut: (same(one, other), next(map(pure, cut)))[1],
+    "heaviest_stage": lambda left, right, *cut: (same(left, right), next(map(pure, cut)))[1],
     **dict.fromkeys(("minimum", "maximum", "gcd"), same),
     "never_drawn": lambda *counts: next(pure(count) for count in counts),
     **dict.fromkeys(
         ("negative_binomial_tail", "negative_binomial_quantile"),
         lambda *all_of_them: reduce(same, map(pure, all_of_them)),
     ),
-    "power_sum": lambda one, other, power: (pure(power), same(one, other))[1],
-    "where": lambda condition, one, other: (pure(condition), same(one, other))[1],
+    "power_sum": lambda left, right, power: (pure(power), same(left, right))[1],
+    "where": lambda condition, left, right: (pure(condition), same(left, right))[1],
     "sqrt": lambda value: Unit.of(value) ** 0.5,
 }
 

@@ -190,12 +190,12 @@ def test_mamba_s_kernels_take_a_time_of_their_own() -> None:
     plan = {**PLAN, "model": NANO, "tp": 1, "dp": 8, "sequence_parallel": 0, "global_batch_size": 8}
     mixed = ["dense_elementwise_bytes", "dense_cast_forward_bytes", "dense_cast_backward_bytes"]
     for factor in (1.0, 4.0):
-        found = sweep([*names, *scans, *mixed, *rate], **plan, elementwise_factor=factor)
-        bandwidth = float(found.memory_efficiency * found.memory_bandwidth)
+        dataset = sweep([*names, *scans, *mixed, *rate], **plan, elementwise_factor=factor)
+        bandwidth = float(dataset.memory_efficiency * dataset.memory_bandwidth)
         for times, name, scan, cast in zip((1, 2), names, scans, mixed[1:], strict=True):
-            plain = times * factor * float(found.dense_elementwise_bytes) + float(found[cast])
-            moved = plain + 23 / 29 * float(found[scan]) / 0.34
-            assert float(found[name]) == pytest.approx(moved / bandwidth, rel=1e-12)
+            plain = times * factor * float(dataset.dense_elementwise_bytes) + float(dataset[cast])
+            moved = plain + 23 / 29 * float(dataset[scan]) / 0.34
+            assert float(dataset[name]) == pytest.approx(moved / bandwidth, rel=1e-12)
 
 
 def test_what_a_mamba_layer_keeps() -> None:
@@ -216,10 +216,10 @@ def test_steps_of_nemotron_3_nano_on_h100() -> None:
 
     They are 3 to 8.2 % too long: on Blackwell, by the same rate, 11 % too short to 8 % too long.
     """
-    found = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases
+    actual_cases = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases
     cases = [
         replace(case, kind="step_time", quantity="step_time")
-        for case in found
+        for case in actual_cases
         if case.name in {"E0189", "E0190", "E0191", "E0192"}
     ]
     assert predict(cases).values == pytest.approx([case.measured for case in cases], rel=0.085)
@@ -233,9 +233,9 @@ def test_windows_in_some_layers_by_hand() -> None:
     whole = held("attention_flops_per_token", "gpt-oss-120b", sequence_length=4096)
     assert whole == 4 * 64 * 64 * (18 * 4096 + 18 * 128)
     # Without a number of layers all have it.
-    every = held("attention_span", "mistral-7b", sequence_length=32768)
+    attention_span = held("attention_span", "mistral-7b", sequence_length=32768)
     assert (
-        every
+        attention_span
         == 4096
         == held("attention_span", "mistral-7b", sequence_length=32768, sliding_window_layers=32)
     )
@@ -290,8 +290,8 @@ def test_gated_latent_attention_among_linear_layers() -> None:
     inner = 96 * 128
     full = 7168 * 1536 + 1536 * 96 * 192 + 7168 * 576 + 512 * 96 * 256 + 2 * inner * 7168
     linear = 7168 * (4 * inner + 2 * 96) + inner * 7168
-    found = 93 * held("mixer_weights", "kimi-k3")
-    assert found == pytest.approx(24 * full + 69 * linear, rel=1e-12)
+    actual = 93 * held("mixer_weights", "kimi-k3")
+    assert actual == pytest.approx(24 * full + 69 * linear, rel=1e-12)
     small = held("mixer_parameters", "kimi-k3") - held("mixer_weights", "kimi-k3")
     rank = 93 * (held("mixer_rank_parameters", "kimi-k3", tp=8) - small)
     whole = 7168 * (1536 + 576)
@@ -314,8 +314,8 @@ def test_sparse_attention_by_hand() -> None:
     # At 131,072 tokens the indexer has more to compute than what it selects for.
     scores = 2 * 2048 * 64 * (256 + 256)
     index = 2 * 131072 * 32 * (128 + 1)
-    found = held("attention_flops_per_token", "glm-5", sequence_length=131072)
-    assert found == 78 * (scores + index)
+    attention_flops_per_token = held("attention_flops_per_token", "glm-5", sequence_length=131072)
+    assert attention_flops_per_token == 78 * (scores + index)
     every = held("attention_flops_per_token", "glm-5", sequence_length=131072, index_heads=0)
     assert every == 78 * 64 * scores
     # What is selected is causal: each of the first 2048 tokens attends to those before it.
@@ -355,8 +355,8 @@ def test_a_rank_s_part_of_sparse_attention() -> None:
     assert float(sparse.attention_backward_flops) == pytest.approx(backward)
     assert float(sparse.step_time) < 0.9 * float(full.step_time)
     bands = error_bands()["step_time"]
-    found = sweep("error_band_high", **{**plan, "framework": "megatron-lm+fused_loss"})
-    assert float(found.error_band_high) == bands["few_runs"]["high"]
+    dataset = sweep("error_band_high", **{**plan, "framework": "megatron-lm+fused_loss"})
+    assert float(dataset.error_band_high) == bands["few_runs"]["high"]
     bare = sweep("error_band_low", **plan).error_band_low
     assert float(bare) == bands["experts_bare"]["low"]
 
@@ -366,10 +366,10 @@ def test_hybrids_beside_published_steps() -> None:
 
     Nano's are what the rate of Mamba-2's kernels is fitted to; Super's, of another model, aren't.
     """
-    found = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases
+    actual_cases = cases_of_runs(read_runs(find_runs("plans")).runs, kinds=(PUBLISHED,)).cases
     cases = [
         replace(case, kind="step_time", quantity="step_time")
-        for case in found
+        for case in actual_cases
         if case.measured > 0.0 and "linear_layers" in case.numbers
     ]
     result = predict(cases)
@@ -390,16 +390,16 @@ PLAN = keyed(
 
 
 def test_activations_and_weights_of_a_rank() -> None:
-    found = sweep(["mixer_activations", "peak_weight_memory"], model="qwen3.5-27b", **PLAN)
+    dataset = sweep(["mixer_activations", "peak_weight_memory"], model="qwen3.5-27b", **PLAN)
     # 16 bits: queries, context, gate and its product, keys and values; norms' inputs; by 2 ranks.
     full = 2 * 256 * (4 * 12 + 2 * 2) + 2 * 256 * (12 + 2)
     linear = 2 * ((2 * 16 + 2 * 48) * 128 + 2 * 48 + (2 * 16 + 48) * 128 + 2 * 48 * 128) / 2
     # Around each its norm's input and output; of 12 heads a rank a number in single precision.
     around, scores = 2 * 2 * 5120 / 2, 12 * 4
-    assert float(found.mixer_activations) == around + (16 * (full + scores) + 48 * linear) / 64
+    assert float(dataset.mixer_activations) == around + (16 * (full + scores) + 48 * linear) / 64
     small = 64 * 2 * 5120 + 5120 + SMALL
     weights = (48 * LINEAR + 16 * FULL + 64 * MLP) / 2 + small + 248320 * 5120
-    assert float(found.peak_weight_memory) == pytest.approx(2 * weights)
+    assert float(dataset.peak_weight_memory) == pytest.approx(2 * weights)
 
 
 def test_models_without_linear_layers_are_as_they_were() -> None:
@@ -420,8 +420,8 @@ def test_long_sequences_cost_a_hybrid_less() -> None:
     """The share of attention in a step: a quarter of the layers have scores."""
     lengths = [4096, 65536]
     plan = {**PLAN, "sequence_length": lengths}
-    found = sweep("attention_forward_time", model="qwen3.5-27b", **plan)
-    grown = found.sel(sequence_length=65536) / found.sel(sequence_length=4096)
+    dataset = sweep("attention_forward_time", model="qwen3.5-27b", **plan)
+    grown = dataset.sel(sequence_length=65536) / dataset.sel(sequence_length=4096)
     whole = sweep("attention_forward_time", model="qwen3-32b", **plan)
     usual = whole.sel(sequence_length=65536) / whole.sel(sequence_length=4096)
     assert float(grown.attention_forward_time) < float(usual.attention_forward_time)
@@ -441,8 +441,8 @@ def test_a_hybrid_is_less_known_than_others() -> None:
         for model in ("qwen3.5-27b", "qwen3-32b")
     ]
     assert bands[0] > bands[1]
-    both = sweep("error_band_high", model=["qwen3.5-27b", "qwen3-32b"], **PLAN)
-    assert both.error_band_high.values.tolist() == bands
+    dataset = sweep("error_band_high", model=["qwen3.5-27b", "qwen3-32b"], **PLAN)
+    assert dataset.error_band_high.values.tolist() == bands
 
 
 # DeepSeek-V4 Flash: in each of 43 layers 64 heads of 512 over one vector, whose contexts go in 8
@@ -467,8 +467,8 @@ def test_compressed_sparse_attention_by_hand() -> None:
     span = 21 * 640 + 22 * 128 + 20 * 512
     index = 21 * 2 * (65536 / 4) * 64 * (128 + 1)
     expected = 2 * span * 64 * (512 + 512) + index
-    found = held("attention_flops_per_token", FLASH, sequence_length=65536)
-    assert found == pytest.approx(expected, rel=1e-12)
+    attention_flops_per_token = held("attention_flops_per_token", FLASH, sequence_length=65536)
+    assert attention_flops_per_token == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_first_of_two_products_behind_attention_is_in_16_bits() -> None:

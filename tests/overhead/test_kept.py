@@ -56,8 +56,8 @@ def test_a_frozen_mixture_keeps_its_input_for_shared_experts_alone() -> None:
     heads = 2 * (32 * 128 + 2 * 8 * 128 + 32 * 128) + 4 * 32
     experts = 2 * (2 * 2 * 14336 + 2 * 4096)  # Of two experts the inside, and what they give
     router = 2 * 4 * 8
-    found = kept("mixtral-8x7b", "moe_layer_activations", **lora)
-    assert found == norms + heads + experts + router
+    moe_layer_activations = kept("mixtral-8x7b", "moe_layer_activations", **lora)
+    assert moe_layer_activations == norms + heads + experts + router
     # What adapters of an MLP, or of shared experts, take: its input and its last product's.
     for name, size in (("moe_block_activations", 1408), ("mlp_block_activations", 10944)):
         none, taken = (kept("glm-4.5-air", name, **lora, lora_mlp=mlp) for mlp in (0.0, 1.0))
@@ -74,15 +74,15 @@ def test_modules_of_frozen_layers_that_are_recomputed_made_what_is_kept() -> Non
     assert [kept("mixtral-8x7b", name, **given) for name in names] == [0.0, 0.0]
 
 
-@pytest.mark.parametrize(("kernel", "each"), [("flash_2", 4), ("unfused", 2 * 4096)])
-def test_layers_with_linear_attention_have_no_scores(kernel: str, each: int) -> None:
+@pytest.mark.parametrize(("kernel", "number"), [("flash_2", 4), ("unfused", 2 * 4096)])
+def test_layers_with_linear_attention_have_no_scores(kernel: str, number: int) -> None:
     """Qwen3.5 27B: 24 heads in 16 of 64 layers; Kimi K3: 96 in 24 of 93, and latent vectors."""
-    found = kept("qwen3.5-27b", "mixer_module_activations", kernel)
-    assert found == pytest.approx(16 / 64 * 24 * each, rel=1e-12)
-    found = kept(KIMI, "mixer_module_activations", kernel)
-    assert found == pytest.approx(24 / 93 * 96 * each, rel=1e-12)
+    mixer_module_activations = kept("qwen3.5-27b", "mixer_module_activations", kernel)
+    assert mixer_module_activations == pytest.approx(16 / 64 * 24 * number, rel=1e-12)
+    mixer_module_activations = kept(KIMI, "mixer_module_activations", kernel)
+    assert mixer_module_activations == pytest.approx(24 / 93 * 96 * number, rel=1e-12)
     # Around it norm and input; latent vectors; queries, keys, values, gate, its product, context.
-    latent = 2 * 2 * 7168 + 2 * (2 * (1536 + 512) + 64) + 96 * each
+    latent = 2 * 2 * 7168 + 2 * (2 * (1536 + 512) + 64) + 96 * number
     latent += 2 * 96 * (2 * 192 + 128 + 2 * 128 + 128)
     alone = {"latent_attention_fraction": 1.0, "linear_attention_fraction": 0.0}
     assert kept(KIMI, "mixer_activations", kernel, **alone) == latent
@@ -116,8 +116,8 @@ def test_projections_up_are_where_there_are_latent_vectors() -> None:
     assert kept(FLASH, "mixer_module_activations", **up) == 2 * 64 * 512
     # Outputs by weights: a rank's queries, keys and values from their vectors.
     width = (1536 * 96 * 192 + 512 * 96 * 256) / 7168
-    found = kept(KIMI, "up_projection_width")
-    assert found == pytest.approx(24 / 93 * width, rel=1e-12)
+    up_projection_width = kept(KIMI, "up_projection_width")
+    assert up_projection_width == pytest.approx(24 / 93 * width, rel=1e-12)
     assert kept(FLASH, "up_projection_width") == 1024 * 64 * 512 / 4096
     assert kept("llama3-70b", "up_projection_width") == 0.0
 
@@ -158,9 +158,9 @@ def test_further_tokens_cost_training_of_adapters_something() -> None:
 def test_adapters_that_a_layer_exchanges_are_the_mean_of_its_stage() -> None:
     """DeepSeek-V3: MLPs of 18,432 in 3 of 61 layers, shared experts of 2,048 in the others."""
     plan = {"lora_rank": 1.0, "lora_attention": 0.0}
-    found = kept("deepseek-v3", "dp_layer_trained_parameters", **plan)
+    dp_layer_trained_parameters = kept("deepseek-v3", "dp_layer_trained_parameters", **plan)
     dense, shared = 2 * 7168 + 3 * 18432, 2 * 7168 + 3 * 2048
-    assert found == pytest.approx((3 * dense + 58 * shared) / 61, rel=1e-12)
+    assert dp_layer_trained_parameters == pytest.approx((3 * dense + 58 * shared) / 61, rel=1e-12)
 
 
 @pytest.mark.parametrize("model", [FLASH, KIMI, "llama3-70b"])
@@ -199,8 +199,8 @@ def test_stages_hold_the_experts_of_their_slice_of_the_layers(
         most = max(one.count("E") for one in slices)
         for stage in range(pp):
             plan = {"pp": float(pp), "stage": float(stage)}
-            found = kept(model, "stage_moe_layers", **plan)
-            assert abs(found - most) <= (0.0 if pp in exact else 1.0)
+            stage_moe_layers = kept(model, "stage_moe_layers", **plan)
+            assert abs(stage_moe_layers - most) <= (0.0 if pp in exact else 1.0)
             mixers = kept(model, "stage_layers", **plan)
             assert mixers == pytest.approx((len(order) - order.count("E")) / pp, rel=1e-12)
             assert abs(mixers - size + slices[stage].count("E")) <= 1.0
@@ -217,6 +217,6 @@ def test_weights_of_nemotron_3_nano_in_four_stages() -> None:
         part = order[13 * stage : 13 * (stage + 1)]
         sizes = {"M": mamba, "*": attention, "E": mixture}
         whole = sum(sizes[kind] for kind in part) + table * (stage in (0, 3))
-        found = kept(NANO, "rank_parameters", pp=4.0, stage=float(stage))
-        assert found == pytest.approx(whole, rel=0.02 if part.count("E") == 6 else 0.2)
-        assert found > whole * 0.98
+        rank_parameters = kept(NANO, "rank_parameters", pp=4.0, stage=float(stage))
+        assert rank_parameters == pytest.approx(whole, rel=0.02 if part.count("E") == 6 else 0.2)
+        assert rank_parameters > whole * 0.98

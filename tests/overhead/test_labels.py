@@ -46,8 +46,8 @@ def repeated(node: ast.AST) -> Iterator[str]:
     """Yield what a piece of code repeats of the table of labels."""
     match node:
         case ast.Tuple(elts) | ast.List(elts) | ast.Set(elts) if len(texts(elts)) == len(elts):
-            found = frozenset(texts(elts))
-            yield from (f"the values of {name}" for name, own in LISTS.items() if own == found)
+            lines = frozenset(texts(elts))
+            yield from (f"the values of {name}" for name, own in LISTS.items() if own == lines)
         case ast.Dict(keys, values):
             pairs = list(zip(texts([k for k in keys if k]), texts(values), strict=False))
             if len(pairs) == len(values) > 2 and all(DEFAULTS.get(k) == v for k, v in pairs):
@@ -62,21 +62,23 @@ def repeated(node: ast.AST) -> Iterator[str]:
 def test_no_other_file_repeats_the_table(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert not [
-        f"line {node.lineno}: {what}"
+        f"line {node.lineno}: {name}"
         for node in ast.walk(tree)
-        for what in repeated(node)
+        for name in repeated(node)
         if hasattr(node, "lineno")
     ]
 
 
-@pytest.mark.parametrize(("code", "what"), examples(__file__, "what_repeats_is_found"))
-def test_what_repeats_is_found(code: str, what: list[str]) -> None:
-    assert [one for node in ast.walk(ast.parse(code)) for one in repeated(node)] == what
+@pytest.mark.parametrize(("code", "lines"), examples(__file__, "what_repeats_is_found"))
+def test_what_repeats_is_found(code: str, lines: list[str]) -> None:
+    assert [name for node in ast.walk(ast.parse(code)) for name in repeated(node)] == lines
 
 
 def test_what_formulas_ask_of_labels_is_in_the_table() -> None:
     load()
-    conditions = [(one.name, one.holds) for one in (*REGISTRY.values(), *REGISTRY.calls)]
+    conditions = [
+        (formula.name, formula.holds) for formula in (*REGISTRY.values(), *REGISTRY.calls)
+    ]
     for name, holds in conditions:
         for label, values in holds.items():
             known = LABELS[label].values if label in LABELS else FOLLOWING.get(label, ())

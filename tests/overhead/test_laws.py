@@ -75,8 +75,8 @@ def at_most(small: Any, large: Any, what: object) -> None:
     assert not wrong.any(), (what, np.flatnonzero(wrong))
 
 
-def equal(one: Any, other: Any, what: object) -> None:
-    ours, theirs = np.broadcast_arrays(one, other)
+def equal(left: Any, right: Any, what: object) -> None:
+    ours, theirs = np.broadcast_arrays(left, right)
     np.testing.assert_allclose(ours, theirs, rtol=ROUNDING, atol=0.0, err_msg=str(what))
 
 
@@ -164,12 +164,12 @@ def test_times_scale_as_bytes_and_latencies_do(topology: str, collective: str, r
     late = {n: v * (2.0 if n.endswith("latency") else 1.0) for n, v in bytes_twice.items()}
     for algorithm in ALGORITHMS.of(topology, collective):
         for way in ways(algorithm):
-            one, other, twice = (evaluate(algorithm, p, **way) for p in (price, fast, late))
+            left, right, twice = (evaluate(algorithm, p, **way) for p in (price, fast, late))
             for name in ("time", "latency_time", "bandwidth_time", "lower_bound"):
-                equal(other[name], one[name], (algorithm.name, name, way))
-                equal(twice[name], 2.0 * one[name], (algorithm.name, name, way))
+                equal(right[name], left[name], (algorithm.name, name, way))
+                equal(twice[name], 2.0 * left[name], (algorithm.name, name, way))
             for name in ("sent_bytes", "link_bytes", "energy"):
-                equal(other[name], 2.0 * one[name], (algorithm.name, name, way))
+                equal(right[name], 2.0 * left[name], (algorithm.name, name, way))
 
 
 # On a hierarchy more ranks bring cards of their own, so that each sends less through each; NVLS
@@ -242,8 +242,8 @@ def test_phases_pipelined_over_chunks(topology: str, collective: str, rng: Draws
     levels = ("intra", "inter", "pod") if topology == "hierarchical" else ("",) * 3
     for algorithm, per in product(ALGORITHMS.of(topology, collective), ("hop", "message")):
         plain = evaluate(algorithm, price, latency_per=per)
-        one = evaluate(algorithm, {**price, "phase_chunks": 1.0}, latency_per=per)
-        equal(one["time"], plain["time"], algorithm.name)
+        evaluation = evaluate(algorithm, {**price, "phase_chunks": 1.0}, latency_per=per)
+        equal(evaluation["time"], plain["time"], algorithm.name)
         many = evaluate(algorithm, {**free, "phase_chunks": 2.0**60}, latency_per=per)
         busy = [
             many[f"dimension_{number}_transfer_fraction"]
@@ -266,30 +266,32 @@ def test_parts_of_phases_in_a_pipeline(topology: str, collective: str, rng: Draw
     slow_switch = {**price, "in_network_latency": column(rng, 0.0, 1.0)}
     for algorithm in ALGORITHMS.of(topology, collective):
         pipelined = {**slow_switch, "phase_chunks": chunks, "reduction_cost": 1e-9}
-        found = evaluate(algorithm, pipelined)
-        parts = found["latency_time"] + found["bandwidth_time"]
-        equal(found["time"], parts + found["reduction_time"], algorithm.name)
-        work = sum(found[f"phase_{number}_time"] for number in (1, 2, 3))
+        evaluation = evaluate(algorithm, pipelined)
+        parts = evaluation["latency_time"] + evaluation["bandwidth_time"]
+        equal(evaluation["time"], parts + evaluation["reduction_time"], algorithm.name)
+        work = sum(evaluation[f"phase_{number}_time"] for number in (1, 2, 3))
         equal(
-            parts + found["overlapped_phase_time"], found["pipelined_chunks"] * work, algorithm.name
+            parts + evaluation["overlapped_phase_time"],
+            evaluation["pipelined_chunks"] * work,
+            algorithm.name,
         )
         if topology == "hierarchical":
-            levels = found["intra_time"] + found["inter_time"] + found["pod_time"]
+            levels = evaluation["intra_time"] + evaluation["inter_time"] + evaluation["pod_time"]
             equal(levels, parts, algorithm.name)
-        one = evaluate(algorithm, {**slow_switch, "phase_chunks": 1.0})
+        left = evaluate(algorithm, {**slow_switch, "phase_chunks": 1.0})
         for name in ("time", "latency_time", "bandwidth_time", "intra_time", "inter_time"):
             if topology == "hierarchical" or not name.startswith("int"):
-                equal(one[name], evaluate(algorithm, slow_switch)[name], (algorithm.name, name))
+                equal(left[name], evaluate(algorithm, slow_switch)[name], (algorithm.name, name))
 
 
 # Algorithms and networks that are kin.
 
 
 def kin(
-    one: Evaluation, other: Evaluation, what: object, names: Iterable[str] = (*ALL, "lower_bound")
+    left: Evaluation, right: Evaluation, what: object, names: Iterable[str] = (*ALL, "lower_bound")
 ) -> None:
     for name in names:
-        equal(one[name], other[name], (what, name))
+        equal(left[name], right[name], (what, name))
 
 
 @pytest.mark.parametrize("topology", list(NETWORKS))
@@ -346,8 +348,8 @@ def test_one_pod_is_no_pod(collective: str, rng: Draws) -> None:
     price = prices("hierarchical", rng)
     for algorithm in ALGORITHMS.of("hierarchical", collective):
         all_shapes = networks(algorithm)
-        one = all_shapes["pods"] == 1.0
-        shapes = {name: column[one] for name, column in all_shapes.items()}
+        mask = all_shapes["pods"] == 1.0
+        shapes = {name: column[mask] for name, column in all_shapes.items()}
         kin(
             evaluate(algorithm, price, shapes=shapes),
             evaluate(algorithm, price, shapes=shapes, shape="two_levels"),
@@ -383,8 +385,8 @@ def test_a_torus_of_one_dimension_is_a_ring(axis: str, collective: str, rng: Dra
         keep = np.broadcast_to(ours.defined(), ranks.shape)
         theirs = evaluate(narrow, price)
         for name in (*ALL, "lower_bound"):
-            one, other = (np.broadcast_to(e[name], (POINTS, len(ranks))) for e in (ours, theirs))
-            equal(one[:, keep], other[:, keep], (wide.name, name))
+            left, right = (np.broadcast_to(e[name], (POINTS, len(ranks))) for e in (ours, theirs))
+            equal(left[:, keep], right[:, keep], (wide.name, name))
 
 
 # On dimensions of two ranks a mesh and a torus have the same cables.
@@ -414,15 +416,15 @@ def test_two_ranks_have_one_cable_on_every_network(collective: str, rng: Draws) 
     price = prices("ring", rng)
     shapes = {"ranks": 2.0, "mesh_nx": 2.0, "mesh_ny": 1.0, "mesh_nz": 1.0}
     names = {"ring", "line", "flood", "direct", "chain", "fwd_bidir", "shift_min", "pairwise"}
-    found = [
+    evaluations = [
         evaluate(algorithm, price, shapes=shapes)
         for topology in set(NETWORKS) - {"hierarchical"}
         for algorithm in ALGORITHMS.of(topology, collective)
         if algorithm.name in names
     ]
-    assert len(found) > 3
-    for other in found[1:]:
-        kin(found[0], other, other.algorithm.key)
+    assert len(evaluations) > 3
+    for evaluation in evaluations[1:]:
+        kin(evaluations[0], evaluation, evaluation.algorithm.key)
 
 
 @few

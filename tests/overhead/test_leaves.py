@@ -31,9 +31,9 @@ def met(group: str, **given: float) -> float:
 def crossing(nodes: list[int], leaf: int) -> dict[int, int]:
     """Return by leaf how many messages of a ring over nodes leave it."""
     out: dict[int, int] = {}
-    for here, there in itertools.pairwise([*nodes, nodes[0]]):
-        if here // leaf != there // leaf:
-            out[here // leaf] = out.get(here // leaf, 0) + 1
+    for before, after in itertools.pairwise([*nodes, nodes[0]]):
+        if before // leaf != after // leaf:
+            out[before // leaf] = out.get(before // leaf, 0) + 1
     return out
 
 
@@ -79,7 +79,7 @@ def test_a_leaf_a_node_is_what_all_that_leaves_it_pays(group: str) -> None:
 
 
 def test_larger_leaves_never_cost_more() -> None:
-    found = sweeps.sweep(
+    step_time = sweeps.sweep(
         ["step_time"],
         model="mixtral-8x7b",
         world_size=256,
@@ -93,7 +93,7 @@ def test_larger_leaves_never_cost_more() -> None:
         nodes_per_leaf=[1, 2, 4, 8, 16, 32],
         hardware="dgx-h100",
     ).step_time
-    times = found.transpose("oversubscription", "nodes_per_leaf").to_numpy()
+    times = step_time.transpose("oversubscription", "nodes_per_leaf").to_numpy()
     assert np.all(np.diff(times, axis=1) <= 0.0)
     assert np.all(np.diff(times, axis=0) >= 0.0)
     assert np.all(times[:, -1] == times[0, -1])  # all 32 nodes under one leaf
@@ -126,10 +126,10 @@ def test_a_machine_may_say_how_large_its_leaves_are(tmp_path: Path) -> None:
     )
     sweep = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "ours"})
     for asked in (sweep, Sweep("", constants={"ranks": 64.0}, labels={"hardware": "ours"})):
-        found = resolve(asked, [folder]).constants
-        assert (found["nodes_per_leaf"], found["oversubscription"]) == (32.0, 2.0)
-    other = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-a100"})
-    assert resolve(other).constants["nodes_per_leaf"] == 1.0
+        constants = resolve(asked, [folder]).constants
+        assert (constants["nodes_per_leaf"], constants["oversubscription"]) == (32.0, 2.0)
+    other_sweep = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-a100"})
+    assert resolve(other_sweep).constants["nodes_per_leaf"] == 1.0
     shipped = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-h100"})
     assert resolve(shipped).constants["nodes_per_leaf"] == 32.0
 

@@ -178,7 +178,7 @@ def test_a_rank_of_0_is_full_training() -> None:
     assert found(*names, lora_rank=8) != found(*names)
     with pytest.raises(InputError, match="lora_rank"):
         found(*names, lora_rank=[0, 8])
-    given = {name: one.value for name, one in usual_table()["memory"].items()}
+    given = {name: value.value for name, value in usual_table()["memory"].items()}
     given |= RECIPES["mixed_adam"].given() | load_model("llama2-70b").shapes
     given |= {"dp": 8.0, "num_micro_batches": 1.0, "sequence_length": 4096.0}
     labels = {"schedule": "one_f_one_b"}

@@ -40,9 +40,9 @@ def test_a_framework_s_own_loss_restated_changes_nothing(framework: str) -> None
 
 
 def test_an_option_of_a_framework_is_its_label() -> None:
-    figures = {name: one.value for name, one in losses()["fused"].items()}
-    own = load_framework("megatron-lm+fused_loss")
-    assert {name: own.figures[name].value for name in figures} == figures
+    figures = {name: value.value for name, value in losses()["fused"].items()}
+    framework = load_framework("megatron-lm+fused_loss")
+    assert {name: framework.figures[name].value for name in figures} == figures
     eager = load_framework("torchtitan+eager")
     taken = {name: eager.figures[name].value for name in losses()["eager"]}
     assert taken == {"logit_bytes": 14, "loss_bytes": 52}
@@ -50,10 +50,10 @@ def test_an_option_of_a_framework_is_its_label() -> None:
 
 def test_python_and_the_command_take_the_same_bytes() -> None:
     for loss in LABELS["loss"].values:
-        found = Config(loss=loss).given()
-        for name, one in losses()[loss].items():
+        actual = Config(loss=loss).given()
+        for name, value in losses()[loss].items():
             # Of its own software Python's configuration takes no constants of time.
-            assert found.get(name, one.value) == one.value
+            assert actual.get(name, value.value) == value.value
     assert Config(loss="eager", more={"logit_bytes": 5}).given()["logit_bytes"] == 5
 
 
@@ -89,8 +89,8 @@ def test_published_memory_of_a_run() -> None:
 
     pytorch/ao @36027d82d, docs/source/workflows/training.md.
     """
-    found = sweeps.sweep(["peak_memory", "context_bytes"], **TITAN, loss="eager")
-    allocated = float(found.peak_memory) - float(found.context_bytes)
+    dataset = sweeps.sweep(["peak_memory", "context_bytes"], **TITAN, loss="eager")
+    allocated = float(dataset.peak_memory) - float(dataset.context_bytes)
     assert abs(allocated / GIB / 47.65 - 1.0) < 0.03
 
 
@@ -125,10 +125,10 @@ def test_time_of_a_loss_in_chunks_by_hand() -> None:
         "logits_forward_time logits_chunk_forward_time logits_weight_gradient_time "
         "logits_chunk_weight_gradient_time logits_recomputation_time"
     ).split()
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         wanted, **TITAN, loss="chunked", memory_bandwidth=3e12, memory_efficiency=0.8
     )
-    value = {name: float(found[name]) for name in wanted}
+    value = {name: float(dataset[name]) for name in wanted}
     np.testing.assert_allclose(value["logits_forward_time"], 8 * value["logits_chunk_forward_time"])
     read = 7 * 2 * 128256 * 4096 / 2.4e12
     np.testing.assert_allclose(
@@ -141,5 +141,7 @@ def test_time_of_a_loss_in_chunks_by_hand() -> None:
 
 def test_losses_by_memory() -> None:
     order = ("eager", "vocab_parallel", "compiled", "fused", "cut_cross_entropy")
-    found = [float(sweeps.sweep("peak_memory", **TITAN, loss=one).peak_memory) for one in order]
-    assert found == sorted(found, reverse=True)
+    peak_memories = [
+        float(sweeps.sweep("peak_memory", **TITAN, loss=loss).peak_memory) for loss in order
+    ]
+    assert peak_memories == sorted(peak_memories, reverse=True)

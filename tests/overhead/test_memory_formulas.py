@@ -21,7 +21,7 @@ def declared(module: ModuleType) -> list[Formula]:
     return [REGISTRY[name] for name in names if name in REGISTRY]
 
 
-FORMULAS = [one for module in MODULES for one in declared(module)]
+FORMULAS = [formula for module in MODULES for formula in declared(module)]
 every_formula = each("formula", FORMULAS, lambda formula: formula.name)
 
 

@@ -87,9 +87,9 @@ def test_no_stage_needs_more_than_the_fullest(
         "sequence_parallel": 1.0,
     }
     labels = {"schedule": "interleaved" if chunks > 1 else "one_f_one_b"}
-    each = Derivation({**values, "stage": np.arange(pp)}, labels)["memory"]
+    memory = Derivation({**values, "stage": np.arange(pp)}, labels)["memory"]
     most = float(stage_memory(values, labels).peak_memory)
-    assert most >= np.max(each) * (1 - 1e-12)
+    assert most >= np.max(memory) * (1 - 1e-12)
     of_all = Derivation(values, labels)["peak_memory"]
     assert float(of_all) == most
 
@@ -99,9 +99,11 @@ def test_no_stage_needs_more_than_the_fullest(
 def test_more_data_parallelism_never_needs_more_states(
     plan: dict[str, float], model: Given, more: float
 ) -> None:
-    one = stage_memory({**model, **MIXED, **plan}).parts["model_state_memory"]
-    other = stage_memory({**model, **MIXED, **plan, "dp": plan["dp"] * more})
-    assert (other.parts["model_state_memory"] <= one * (1 + 1e-12)).all()
+    model_state_memory = stage_memory({**model, **MIXED, **plan}).parts["model_state_memory"]
+    other_stage_memory = stage_memory({**model, **MIXED, **plan, "dp": plan["dp"] * more})
+    assert (
+        other_stage_memory.parts["model_state_memory"] <= model_state_memory * (1 + 1e-12)
+    ).all()
 
 
 @laws
@@ -161,8 +163,8 @@ def test_one_value_is_one_of_many() -> None:
     many = stage_memory({**values, "tp": tp, "zero_stage": zero}, by_stage=flight)
     assert many.peak_memory.shape == (3, 4)
     for i, j in np.ndindex(3, 4):
-        one = stage_memory({**values, "tp": tp[i, 0], "zero_stage": zero[j]}, by_stage=flight)
-        assert float(one.peak_memory) == many.peak_memory[i, j]
+        left = stage_memory({**values, "tp": tp[i, 0], "zero_stage": zero[j]}, by_stage=flight)
+        assert float(left.peak_memory) == many.peak_memory[i, j]
     spare = many.headroom([80e9, 141e9, 192e9, 288e9])
     np.testing.assert_array_equal(spare[0], [80e9, 141e9, 192e9, 288e9] - many.peak_memory[0])
 
@@ -181,10 +183,10 @@ def test_no_stage_is_fuller_than_the_headline(pp: int) -> None:
         "num_micro_batches": 64,
     }
     labels = {"recompute": "selective", "schedule": "one_f_one_b"}
-    every = Derivation({**values, "stage": np.arange(float(pp))}, labels)
-    np.testing.assert_array_equal(every["in_flight_micro_batches"], pp - np.arange(pp))
+    derivation = Derivation({**values, "stage": np.arange(float(pp))}, labels)
+    np.testing.assert_array_equal(derivation["in_flight_micro_batches"], pp - np.arange(pp))
     report = stage_memory(values, labels)
-    assert float(report.peak_memory) == every["memory"].max()
+    assert float(report.peak_memory) == derivation["memory"].max()
 
 
 def test_without_a_backward_nothing_is_kept() -> None:

@@ -139,8 +139,8 @@ def test_dualpipe_s_ranks_hold_the_stage_and_its_opposite() -> None:
     plan = {**DEEPSEEK_V3, "layers": 64, "pp": 4, "stage": np.arange(4.0)}
     one = held(plan)
     two = held({**plan, "weight_copies": 2})
-    both = one["rank_parameters"] + one["rank_parameters"][::-1]
-    np.testing.assert_allclose(two["rank_parameters"], both, rtol=1e-12)
+    rank_parameters = one["rank_parameters"] + one["rank_parameters"][::-1]
+    np.testing.assert_allclose(two["rank_parameters"], rank_parameters, rtol=1e-12)
 
 
 def test_ends_may_count_as_layers() -> None:
@@ -224,17 +224,17 @@ def test_what_every_second_product_leaves_by_hand() -> None:
     expected = 2 * 8192 + 2 * (64 + 64 + 8) * 128 + scores + 2 * 28672 + 2 * 8192
     assert float(memory["kept_dense_layer_activations"]) == expected
     split = held({**LLAMA3_70B, "tp": 8, "sequence_parallel": 1}, recompute="per_op")
-    own = (2 * 8192 + 2 * (64 + 64 + 8) * 128 + scores + 2 * 28672 + 2 * 2 * 8192) / 8
-    assert float(split["kept_dense_layer_activations"]) == own + 2 * 8192
+    ratio = (2 * 8192 + 2 * (64 + 64 + 8) * 128 + scores + 2 * 28672 + 2 * 2 * 8192) / 8
+    assert float(split["kept_dense_layer_activations"]) == ratio + 2 * 8192
     plain = held({**LLAMA3_70B, "gated_mlp": 0}, recompute="per_op")
     assert float(plain["kept_dense_layer_activations"]) == expected - 2 * 8192
 
 
 def test_full_recomputation_keeps_as_much_wherever_it_stops() -> None:
     for shapes in (LLAMA3_70B, DEEPSEEK_V3):
-        one, other = (held(shapes, recompute=mode) for mode in ("full", "full_early_stop"))
+        left, right = (held(shapes, recompute=mode) for mode in ("full", "full_early_stop"))
         for name in ("saved_activation_memory", "recompute_activation_memory"):
-            assert float(one[name]) == float(other[name])
+            assert float(left[name]) == float(right[name])
 
 
 def test_placeholders_are_one_of_each_weight_of_a_layer() -> None:
@@ -248,8 +248,8 @@ def test_placeholders_are_one_of_each_weight_of_a_layer() -> None:
     assert float(whole["placeholder_memory"]) == 2 * weights
     # Sharded gradients are handed back themselves.
     for stage, many in ((1, 1), (2, 0), (3, 0)):
-        found = held({**plan, "zero_stage": stage})["placeholder_memory"]
-        assert float(found) == many * float(memory["placeholder_memory"])
+        placeholder_memory = held({**plan, "zero_stage": stage})["placeholder_memory"]
+        assert float(placeholder_memory) == many * float(memory["placeholder_memory"])
 
 
 def test_placeholders_of_adapters_are_one_of_each_of_theirs() -> None:

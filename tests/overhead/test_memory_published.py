@@ -70,9 +70,9 @@ FIGURE_1 = [
 ]
 
 
-@pytest.mark.parametrize(("model", "batch", "pp", "v", "none", "selective", "states"), FIGURE_1)
+@pytest.mark.parametrize(("model", "batch", "pp", "v", "value", "selective", "states"), FIGURE_1)
 def test_figure_1_of_korthikanti(
-    model: str, batch: int, pp: int, v: int, none: float, selective: float, states: float
+    model: str, batch: int, pp: int, v: int, value: float, selective: float, states: float
 ) -> None:
     plan = {
         **K22[model],
@@ -84,7 +84,7 @@ def test_figure_1_of_korthikanti(
         "in_flight_micro_batches": pp if v == 1 else pp + (pp - 1) / v,
     }
     whole = held(plan, **UNFUSED)
-    assert float(whole["saved_activation_memory"]) / GIB == pytest.approx(none, rel=1e-12)
+    assert float(whole["saved_activation_memory"]) / GIB == pytest.approx(value, rel=1e-12)
     split = held({**plan, "sequence_parallel": 1}, **UNFUSED, recompute="selective")
     assert float(split["saved_activation_memory"]) / GIB == pytest.approx(selective, rel=1e-12)
     # The figure counts the layers' matrices alone, 18 bytes each.

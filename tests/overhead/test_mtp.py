@@ -76,10 +76,10 @@ def test_the_step_grows_by_a_layer_and_the_logits_each(count: int) -> None:
     none, more = (evaluation({**plan, "mtp_layers": n}) for n in (0, count))
     each = more["dense_layer_forward_time"] + more["dense_layer_backward_time"]
     kinds = ("forward", "input_gradient", "weight_gradient")
-    own = sum(more[f"{of}_{kind}_time"] for of in ("mtp_projection", "logits") for kind in kinds)
-    own = own + more["loss_time"] + more["embedding_gpu_time"] + more["mtp_elementwise_time"]
-    assert float(more["mtp_time"]) == pytest.approx(count * float(own))
-    expected = 8 * count * float(each + own)
+    total = sum(more[f"{of}_{kind}_time"] for of in ("mtp_projection", "logits") for kind in kinds)
+    total = total + more["loss_time"] + more["embedding_gpu_time"] + more["mtp_elementwise_time"]
+    assert float(more["mtp_time"]) == pytest.approx(count * float(total))
+    expected = 8 * count * float(each + total)
     assert float(more["busy_time"] + more["stage_imbalance_time"]) - float(
         none["busy_time"] + none["stage_imbalance_time"]
     ) == pytest.approx(expected, rel=1e-6)

@@ -63,8 +63,8 @@ def test_a_published_plan_fits_with_its_layers_offloaded_alone() -> None:
 @pytest.mark.parametrize("plan", [QWEN, ROOMY])
 def test_nothing_offloaded_is_what_was(plan: dict[str, Any]) -> None:
     names = ("step_time", "peak_memory", "step_compute_time", "optimizer_time", "mfu")
-    none = {"activation_offload": 0.0, "optimizer_offload": 0.0}
-    assert found(plan, *names, **none) == found(plan, *names)
+    settings = {"activation_offload": 0.0, "optimizer_offload": 0.0}
+    assert found(plan, *names, **settings) == found(plan, *names)
 
 
 def test_what_hides_is_no_more_than_computing_and_transfer() -> None:
@@ -88,9 +88,9 @@ def test_what_hides_is_no_more_than_computing_and_transfer() -> None:
 
 
 def test_two_layers_stay_on_the_gpu() -> None:
-    one = found(ROOMY, "peak_saved_activation_memory")["peak_saved_activation_memory"] / 80
+    ratio = found(ROOMY, "peak_saved_activation_memory")["peak_saved_activation_memory"] / 80
     all_of_them = found(ROOMY, "peak_saved_activation_memory", activation_offload=1)
-    assert all_of_them["peak_saved_activation_memory"] == pytest.approx(2 * one)
+    assert all_of_them["peak_saved_activation_memory"] == pytest.approx(2 * ratio)
 
 
 def test_forwards_alone_move_and_update_nothing() -> None:

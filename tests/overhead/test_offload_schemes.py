@@ -70,20 +70,22 @@ def test_what_is_where(plan: dict[str, Any], gpu: tuple[float, ...], host: float
 
 def test_the_time_of_deepspeed_by_hand() -> None:
     """Gradients leave in single precision; seven numbers a parameter; 16-bit weights come back."""
-    own = P / 8
+    ratio = P / 8
     names = ("host_update_time", "optimizer_time", "gradient_transfer_time", "weight_transfer_time")
-    update = own * 28 / OWN
+    update = ratio * 28 / OWN
     only = found(DEEPSPEED, *names, optimizer_offload=1)
-    assert only[:2] == pytest.approx([own * 4 / LINK + update + own * 2 / LINK] * 2)
-    assert only[2:] == pytest.approx([own * 2 / LINK, 0.0])
+    assert only[:2] == pytest.approx([ratio * 4 / LINK + update + ratio * 2 / LINK] * 2)
+    assert only[2:] == pytest.approx([ratio * 2 / LINK, 0.0])
     both = found(DEEPSPEED, *names, **BOTH)
-    assert both == pytest.approx([own * 4 / LINK + update] * 2 + [own * 2 / LINK, own * 2 / LINK])
+    assert both == pytest.approx(
+        [ratio * 4 / LINK + update] * 2 + [ratio * 2 / LINK, ratio * 2 / LINK]
+    )
 
 
 def test_the_time_of_fsdp_by_hand() -> None:
-    own = P / 8
+    ratio = P / 8
     names = ("host_update_time", "gradient_transfer_time", "weight_transfer_time")
-    assert found(FSDP, *names, **BOTH) == pytest.approx([own * 28 / HOST, 0.0, own * 4 / LINK])
+    assert found(FSDP, *names, **BOTH) == pytest.approx([ratio * 28 / HOST, 0.0, ratio * 4 / LINK])
 
 
 @pytest.mark.parametrize("plan", [DEEPSPEED | BOTH, FSDP | BOTH])
@@ -97,7 +99,7 @@ def test_what_computing_does_not_hide_of_transfers_is_in_the_step(plan: dict[str
     )
     slow, fast = (found(plan, *names, host_bandwidth=rate) for rate in (1e9, 1e15))
     step, exposed, update, count, *times = slow
-    hidden_less = sum(max(times[place] - times[place + 1], 0.0) for place in (0, 2))
+    hidden_less = sum(max(times[number] - times[number + 1], 0.0) for number in (0, 2))
     assert exposed == pytest.approx(count * hidden_less)
     assert exposed > 0.0 == fast[1]
     assert step - fast[0] == pytest.approx(exposed + update - fast[2])
@@ -111,9 +113,9 @@ def test_a_share_of_nothing_is_what_was(plan: dict[str, Any]) -> None:
             "error_band_high"
         ).split()
     )
-    none = {"optimizer_offload": 0, "parameter_offload": 0}
-    assert found(plan, *names, **none) == found(plan, *names)
-    assert found(plan, "host_memory", **none) == [0.0]
+    settings = {"optimizer_offload": 0, "parameter_offload": 0}
+    assert found(plan, *names, **settings) == found(plan, *names)
+    assert found(plan, "host_memory", **settings) == [0.0]
 
 
 def test_one_of_fsdp_is_both() -> None:
@@ -127,10 +129,10 @@ def test_along_frameworks_each_is_what_it_is_alone() -> None:
     names = ("step_time", "peak_memory", "host_memory", "error_band_high")
     frameworks = ["deepspeed", "torchtitan", "megatron-lm"]
     for name in BOTH:
-        every = sweeps.sweep(list(names), **{**STEP, name: 1, "framework": frameworks})
+        dataset = sweeps.sweep(list(names), **{**STEP, name: 1, "framework": frameworks})
         for index, framework in enumerate(frameworks):
             alone = found(STEP, *names, **{name: 1, "framework": framework})
-            own = [float(every[one].values.ravel()[index]) for one in names]
+            own = [float(dataset[one].values.ravel()[index]) for one in names]
             np.testing.assert_array_equal(own, alone)
 
 

@@ -40,7 +40,7 @@ SLICES = {
 
 
 def plan(stages: int, model: str = NANO, **more: Any) -> dict[str, Any]:
-    given = {name: one.value for name, one in usual_table()["memory"].items()}
+    given = {name: value.value for name, value in usual_table()["memory"].items()}
     given |= RECIPES["mixed_adam"].given() | dict(
         dp=8.0, pp=float(stages), num_micro_batches=8.0, sequence_length=4096.0
     )
@@ -54,12 +54,12 @@ def at(given: Mapping[str, Any], **labels: str) -> Evaluation:
 @pytest.mark.parametrize("stages", SLICES)
 def test_the_layers_of_a_stage_by_hand(stages: int) -> None:
     linear, attention, mixtures = np.array(SLICES[stages], dtype=float).T
-    found = at(plan(stages))
-    np.testing.assert_array_equal(found["stage_layers"], linear + attention)
-    np.testing.assert_array_equal(found["stage_moe_layers"], mixtures)
-    np.testing.assert_array_equal(found["stage_mlp_layers"], linear + attention - mixtures)
+    evaluation = at(plan(stages))
+    np.testing.assert_array_equal(evaluation["stage_layers"], linear + attention)
+    np.testing.assert_array_equal(evaluation["stage_moe_layers"], mixtures)
+    np.testing.assert_array_equal(evaluation["stage_mlp_layers"], linear + attention - mixtures)
     share = linear / (linear + attention)
-    np.testing.assert_array_equal(found["stage_linear_fraction"], share)
+    np.testing.assert_array_equal(evaluation["stage_linear_fraction"], share)
 
 
 @pytest.mark.parametrize("stages", SLICES)
@@ -73,25 +73,25 @@ def test_the_parameters_of_a_stage_by_hand(stages: int) -> None:
     expert = 2 * h * 1856
     given = plan(stages)
     share = at(given)["stage_linear_fraction"]
-    found = at({**given, "linear_attention_fraction": share})
+    evaluation = at({**given, "linear_attention_fraction": share})
     ends = np.zeros(stages)
     ends[0] += 131072 * h
     ends[-1] += 131072 * h + h
     counts = np.array(SLICES[stages], dtype=float)
     # A norm each: mixers, and mixtures.
     each = (mamba + h, attention + h, shared + h)
-    np.testing.assert_allclose(found["stage_parameters"], counts @ each + ends, rtol=1e-14)
+    np.testing.assert_allclose(evaluation["stage_parameters"], counts @ each + ends, rtol=1e-14)
     routed = 128 * expert * counts[:, 2]
-    np.testing.assert_allclose(found["stage_expert_parameters"], routed, rtol=1e-14)
+    np.testing.assert_allclose(evaluation["stage_expert_parameters"], routed, rtol=1e-14)
 
 
 @pytest.mark.parametrize("stages", [2, 4])
 def test_stages_together_keep_what_the_model_does(stages: int) -> None:
     given = plan(stages)
-    one = at(plan(1))["micro_batch_activation_memory"].sum()
+    micro_batch_activation_memory = at(plan(1))["micro_batch_activation_memory"].sum()
     share = at(given)["stage_linear_fraction"]
     each = at({**given, "linear_attention_fraction": share})["micro_batch_activation_memory"]
-    assert each.sum() == pytest.approx(one, rel=1e-13)
+    assert each.sum() == pytest.approx(micro_batch_activation_memory, rel=1e-13)
     assert np.ptp(each) > 0.0
 
 
@@ -101,18 +101,20 @@ def test_a_mixture_whose_mixer_is_in_the_stage_before_keeps_none_of_it(
 ) -> None:
     """Chunks of one layer: some stages have more mixtures than mixers."""
     given = plan(stages, virtual_pipeline_size=float(chunks))
-    found = at(given)
+    evaluation = at(given)
     layers = load_model(NANO).pattern
     mixtures = np.array([layers[stage::stages].count("E") for stage in range(stages)])
-    np.testing.assert_array_equal(found["stage_moe_layers"], mixtures)
-    np.testing.assert_array_equal(found["stage_layers"], chunks - mixtures)
+    np.testing.assert_array_equal(evaluation["stage_moe_layers"], mixtures)
+    np.testing.assert_array_equal(evaluation["stage_layers"], chunks - mixtures)
     lone = np.maximum(2 * mixtures - chunks, 0)
-    np.testing.assert_array_equal(found["stage_lone_moe_layers"], lone)
+    np.testing.assert_array_equal(evaluation["stage_lone_moe_layers"], lone)
     assert lone.any()
-    share = found["stage_linear_fraction"]
-    each = at({**given, "linear_attention_fraction": share})["micro_batch_activation_memory"]
+    share = evaluation["stage_linear_fraction"]
+    micro_batch_activation_memory = at({**given, "linear_attention_fraction": share})[
+        "micro_batch_activation_memory"
+    ]
     one = at(plan(1))["micro_batch_activation_memory"].sum()
-    assert each.sum() == pytest.approx(one, rel=1e-13)
+    assert micro_batch_activation_memory.sum() == pytest.approx(one, rel=1e-13)
 
 
 @pytest.mark.parametrize("schedule", ["one_f_one_b", "zero_bubble_v", "dual_pipe"])
@@ -121,7 +123,7 @@ def test_kinds_in_a_stage_are_those_that_stand_there(schedule: str, chunks: int)
     folded, paired = schedule == "zero_bubble_v", schedule == "dual_pipe"
     chunks = 2 if folded else chunks
     given = plan(4, virtual_pipeline_size=float(chunks))
-    found = at(given, schedule=schedule)
+    evaluation = at(given, schedule=schedule)
     pattern = load_model(NANO).pattern
     size = -(-52 // (4 * chunks))
     held = ["" for _ in range(4)]
@@ -132,10 +134,10 @@ def test_kinds_in_a_stage_are_those_that_stand_there(schedule: str, chunks: int)
     for letter, name in (("*", "ordered_attention_layers"), ("E", "ordered_moe_layers")):
         counts = np.array([one.count(letter) for one in held], dtype=float)
         counts = (counts + counts[::-1]) / 2.0 if paired else counts
-        np.testing.assert_array_equal(np.broadcast_to(found[name], (4,)), counts)
+        np.testing.assert_array_equal(np.broadcast_to(evaluation[name], (4,)), counts)
     count = np.array([len(one) for one in held], dtype=float)
     count = (count + count[::-1]) / 2.0 if paired else count
-    np.testing.assert_array_equal(np.broadcast_to(found["ordered_layers"], (4,)), count)
+    np.testing.assert_array_equal(np.broadcast_to(evaluation["ordered_layers"], (4,)), count)
 
 
 def held_by(stages: int, chunks: int, schedule: str) -> list[str]:
@@ -156,15 +158,17 @@ def test_the_stage_with_the_most_is_found_by_counting(
     folded = schedule == "zero_bubble_v"
     chunks = 2 if folded else chunks
     held = held_by(stages, chunks, schedule)
-    counts = np.array([[one.count(letter) for letter in "M*E"] for one in held], dtype=float)
+    counts = np.array(
+        [[pattern.count(letter) for letter in "M*E"] for pattern in held], dtype=float
+    )
     counts = (counts + counts[::-1]) / 2.0 if schedule == "dual_pipe" else counts
     given = plan(stages, virtual_pipeline_size=float(chunks))
     given.pop("stage")
-    found = at(given, schedule=schedule)
-    norm = float(found["norm_parameters"])
-    mixer = float(found["attention_rank_parameters"])
-    every = 29.0 * float(found["mixer_rank_parameters"])
-    each = ((every - 6.0 * mixer) / 23.0, mixer, float(found["shared_rank_parameters"]))
+    evaluation = at(given, schedule=schedule)
+    norm = float(evaluation["norm_parameters"])
+    mixer = float(evaluation["attention_rank_parameters"])
+    every = 29.0 * float(evaluation["mixer_rank_parameters"])
+    each = ((every - 6.0 * mixer) / 23.0, mixer, float(evaluation["shared_rank_parameters"]))
     weights = {
         "mixer_stage": np.array([1.0, 1.0, 0.0]),
         "mixture_stage": np.array([0.0, 0.0, 1.0]),
@@ -173,7 +177,7 @@ def test_the_stage_with_the_most_is_found_by_counting(
     between = range(1, stages if folded else stages - 1)
     for name, weight in weights.items():
         most = max(between, key=lambda stage: round(float(counts[stage] @ weight), 3), default=1)
-        assert found[name] == most, name
+        assert evaluation[name] == most, name
 
 
 def test_the_stage_with_most_mixtures_is_a_candidate() -> None:
@@ -190,11 +194,11 @@ def test_layers_are_counted_in_every_cell() -> None:
     patterns = [load_model(name).pattern for name in (NANO, "qwen3.5-27b")]
     said = np.array([list(numbers_of(one).values()) for one in patterns]).T[:, :, None]
     stage, chunk = np.arange(3000.0) % 6.0, np.repeat([2.0, 3.5, 13.0], 1000)
-    found = layers_of_kind(2.0, stage, 0.0, 6.0, chunk, 1.0, *said)
-    for pattern, row in zip(patterns, found, strict=True):
+    layers = layers_of_kind(2.0, stage, 0.0, 6.0, chunk, 1.0, *said)
+    for pattern, row in zip(patterns, layers, strict=True):
         for cell in (0, 7, 1004, 2999):
             held = [(k + 1) // chunk[cell] % 6 == stage[cell] for k in range(len(pattern))]
-            own = [letter for letter, there in zip(pattern, held, strict=True) if there]
+            own = [letter for letter, held_count in zip(pattern, held, strict=True) if held_count]
             assert row[cell] == own.count("*")
     assert layers_of_kind(2.0, stage[:0], 0.0, 6.0, 4.0, 0.0, *said[:, 0]).shape == (0,)
 
@@ -224,10 +228,14 @@ def test_an_order_is_that_of_the_config(name: str) -> None:
     stated = config.get("hybrid_override_pattern") or "".join(letters[kind] for kind in kinds)
     if linear := config.get("linear_attn_config"):
         places = range(1, config["num_hidden_layers"] + 1)
-        stated = "".join("*" if place in linear["full_attn_layers"] else "L" for place in places)
+        stated = "".join(
+            "*" if position in linear["full_attn_layers"] else "L" for position in places
+        )
     if not stated:
-        every = config["full_attention_interval"]
-        stated = ("L" * (every - 1) + "*") * (config["num_hidden_layers"] // every)
+        full_attention_interval = config["full_attention_interval"]
+        stated = ("L" * (full_attention_interval - 1) + "*") * (
+            config["num_hidden_layers"] // full_attention_interval
+        )
     assert load_model(name).pattern == stated
 
 
@@ -266,8 +274,8 @@ def test_every_stage_recomputes_as_many_layers() -> None:
     told = Evaluation({**given, "recompute_layers": layers}, labels)
     for stage in ("first", "second", "expert", "last"):
         assert known[f"{stage}_stage_memory"] == told[f"{stage}_stage_memory"]
-    own = stage_memory(given, labels).peak_memory
-    assert float(known["peak_memory"]) == pytest.approx(float(own), rel=1e-13)
+    peak_memory = stage_memory(given, labels).peak_memory
+    assert float(known["peak_memory"]) == pytest.approx(float(peak_memory), rel=1e-13)
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4, 8, 13])
@@ -275,8 +283,8 @@ def test_the_fullest_stage_is_the_same_both_ways(stages: int) -> None:
     given = plan(stages)
     given.pop("stage")
     known = Evaluation(given, features(given) | LABELS)
-    own = stage_memory(given, LABELS).peak_memory
-    assert float(known["peak_memory"]) == pytest.approx(float(own), rel=1e-13)
+    peak_memory = stage_memory(given, LABELS).peak_memory
+    assert float(known["peak_memory"]) == pytest.approx(float(peak_memory), rel=1e-13)
 
 
 def test_a_single_stage_is_as_without_an_order() -> None:
@@ -297,9 +305,9 @@ def chunk_times(
     moe, attending = pattern.count("E"), pattern.count("*")
     mixers, linear = len(pattern) - moe, max(pattern.count("L"), 1)
     times: tuple[list[float], list[float]] = ([], [])
-    for index, own in enumerate(layers):
-        more = own.count("E") - len(own) * moe / len(pattern)
-        beyond = own.count("*") - len(own) * attending / len(pattern)
+    for index, layer in enumerate(layers):
+        more = layer.count("E") - len(layer) * moe / len(pattern)
+        beyond = layer.count("*") - len(layer) * attending / len(pattern)
         beyond = (beyond + more * attending / mixers) * mixers / linear
         ends = (first if index == 0 else 0.0) + (last if index == pp * chunks - 1 else 0.0)
         ends -= lacking / chunks if index % pp == pp - 1 else 0.0
@@ -335,8 +343,8 @@ def test_chunks_of_drawn_orders_end_as_their_events_do(
         lambda slot: times[slot[0].kind][slot[0].chunk],
         0.0,
     )
-    found = interleaved_time(count, pp, chunks, *work, size, 0.0, *numbers_of(pattern).values())
-    assert float(found) == pytest.approx(max(run[-1].end for run in runs), rel=1e-12)
+    array = interleaved_time(count, pp, chunks, *work, size, 0.0, *numbers_of(pattern).values())
+    assert float(array) == pytest.approx(max(run[-1].end for run in runs), rel=1e-12)
 
 
 def test_many_groups_of_micro_batches_follow_from_few() -> None:

@@ -118,14 +118,14 @@ def test_what_is_fetched_ahead_waits_for_no_time(mechanism: str) -> None:
 def test_two_unlike_halves() -> None:
     """All linear layers first, then all of attention: each half has its own layers' times."""
     pattern = "L" * 24 + "*" * 24
-    own = {**numbers_of(pattern), "linear_layers": 24.0, **ENDLESS}
-    known = at(NEXT, 2, **own)
+    settings = {**numbers_of(pattern), "linear_layers": 24.0, **ENDLESS}
+    known = at(NEXT, 2, **settings)
     assert known["order_holds"] == 1.0
     first, last = times(known, held(pattern, 2))[:, 0]
     own_time = known["stage_forward_time"] + known["stage_backward_time"]
     assert own_time == pytest.approx(float(first), rel=1e-12)
     assert known["last_stage_extra_time"] == pytest.approx(last - first, rel=1e-11)
-    one = at(NEXT, 1, **own)
+    one = at(NEXT, 1, **settings)
     whole = one["stage_forward_time"] + one["stage_backward_time"]
     assert first + last == pytest.approx(float(whole), rel=1e-12)
     # The slower half by itself takes as long as its layers alone would.
@@ -145,20 +145,20 @@ def test_the_pipeline_of_own_layers_is_as_simulated(
     more = {"virtual_pipeline_size": float(chunks), **ENDLESS}
     known = at(model, pp, {"schedule": schedule}, num_micro_batches=40.0, **more)
     stages = held(pattern, pp, chunks)
-    both = times(known, stages)
+    array = times(known, stages)
     forward, backward = (float(known[f"stage_{way}_time"]) for way in ("forward", "backward"))
     share = 1.0 if schedule == "forward_only" else forward / (forward + backward)
 
     def duration(slot: Slot) -> float:
         task = slot[0]
-        whole = both[task.chunk % pp, task.chunk // pp]
+        whole = array[task.chunk % pp, task.chunk // pp]
         return float(whole * (share if task.kind == "forward" else 1.0 - share))
 
     ran, _ = run_orders(stage_orders(schedule, pp, 40, chunks), duration, 0.0)
     simulated = max(runs[-1].end for runs in ran)
     exact = schedule in ("gpipe", "forward_only")
     assert known["pipeline_time"] == pytest.approx(simulated, rel=1e-9 if exact else 0.01)
-    slowest = both.sum(axis=1).max()
+    slowest = array.sum(axis=1).max()
     assert known["pipeline_time"] >= 40.0 * slowest * (1.0 - 1e-9)
 
 
@@ -171,11 +171,11 @@ def test_counts_are_those_of_the_stage_with_most(model: str, pp: int, chunks: in
     labels, more = {"schedule": "interleaved"}, {"virtual_pipeline_size": float(chunks)}
     known = at(model, pp, labels, **more)
     every = at(model, pp, labels, stage=np.arange(float(pp)), **more)
-    each = ["".join(stage) for stage in held(pattern, pp, chunks)]
-    mixers = max(len(one) - one.count("E") for one in each)
+    texts = ["".join(stage) for stage in held(pattern, pp, chunks)]
+    mixers = max(len(text) - text.count("E") for text in texts)
     assert known["max_stage_layers"] == mixers
     if "E" in pattern:
-        assert known["max_stage_moe_layers"] == max(one.count("E") for one in each)
+        assert known["max_stage_moe_layers"] == max(text.count("E") for text in texts)
         assert known["max_stage_tp_blocks"] == len(pattern) / pp
     for most, of in (
         ("max_stage_moe_layers", "stage_moe_layers"),
@@ -228,18 +228,18 @@ def test_the_heaviest_stage_is_found_among_all() -> None:
         numbers = tuple(numbers_of(pattern).values())
         attention, mixture = rng.normal(size=2)
         weight = {"L": 0.0, "*": attention, "E": mixture}
-        mean = sum(weight[one] for one in pattern) / len(pattern)
+        mean = sum(weight[letter] for letter in pattern) / len(pattern)
         for turned, mirrored in product((0.0, 1.0), repeat=2):
             period = pp * 2 if turned else pp
             heavy = np.zeros(pp)
-            for index, one in enumerate(pattern):
+            for index, letter in enumerate(pattern):
                 stage = index // size % period
                 stage = min(stage, period - 1 - stage) if turned else stage
-                heavy[stage] += weight[one] - mean
+                heavy[stage] += weight[letter] - mean
             heavy = heavy + heavy[::-1] if mirrored else heavy
             between = heavy[1 : pp if turned else pp - 1]
-            found = heaviest_stage(attention, mixture, pp, turned, mirrored, size, 0.0, *numbers)
-            assert heavy[int(found)] == pytest.approx(between.max(), abs=1e-9)
+            array = heaviest_stage(attention, mixture, pp, turned, mirrored, size, 0.0, *numbers)
+            assert heavy[int(array)] == pytest.approx(between.max(), abs=1e-9)
 
 
 @pytest.mark.parametrize("schedule", ["one_f_one_b", "v_half"])
@@ -250,6 +250,6 @@ def test_a_model_beside_a_hybrid_is_as_alone(model: str, schedule: str) -> None:
     job = {"hardware": "dgx-h100", "global_batch_size": 64, "micro_batch_size": 1}
     asked = {**plan, **job, "sequence_length": 4096, "dp_mechanism": "ddp_buckets"}
     alone = sweeps.sweep(["step_time", "peak_memory"], model=model, **asked)
-    beside = sweeps.sweep(["step_time", "peak_memory"], model=[model, NANO], **asked)
+    dataset = sweeps.sweep(["step_time", "peak_memory"], model=[model, NANO], **asked)
     for name in ("step_time", "peak_memory"):
-        assert beside[name].sel(model=model).item() == alone[name].item()
+        assert dataset[name].sel(model=model).item() == alone[name].item()

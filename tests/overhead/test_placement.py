@@ -35,12 +35,12 @@ def by_last(plan: Plan, order: tuple[str, ...], along: tuple[str, ...]) -> list[
     """Return the groups along some axes of an order: ranks that differ in those alone."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for rank in range(math.prod(plan[name] for name in order)):
-        rest, place = rank, []
+        rest, position = rank, []
         for name in order:
             rest, index = divmod(rest, plan[name])
             if name not in along:
-                place.append(index)
-        groups.setdefault(tuple(place), []).append(rank)
+                position.append(index)
+        groups.setdefault(tuple(position), []).append(rank)
     return list(groups.values())
 
 
@@ -159,9 +159,9 @@ def test_three_ranks_on_nodes_of_eight_straddle() -> None:
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_greatest_common_divisor(one: int, other: int) -> None:
-    found = greatest_common_divisor(np.asarray(float(one)), np.asarray([float(other)]))
-    assert found.shape == (1,)
-    assert found[0] == math.gcd(one, other)
+    array = greatest_common_divisor(np.asarray(float(one)), np.asarray([float(other)]))
+    assert array.shape == (1,)
+    assert array[0] == math.gcd(one, other)
 
 
 # Plans.
@@ -191,7 +191,7 @@ def every_requirement() -> Iterator[Requirement]:
             yield from found
 
 
-@pytest.mark.parametrize("requirement", tuple(every_requirement()), ids=lambda each: each.fault)
+@pytest.mark.parametrize("requirement", tuple(every_requirement()), ids=lambda case: case.fault)
 def test_a_requirement_is_vectorised(requirement: Requirement) -> None:
     shapes = ((3, 1), (1, 2))
     columns = {

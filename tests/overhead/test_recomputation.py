@@ -85,8 +85,10 @@ SEVEN = LLAMA3_70B | keyed("layers=28 global_batch_size=16 pp=2 tp=2 sequence_pa
 
 
 def parts(labels: str, **more: float) -> np.ndarray:
-    found = evaluation({**SEVEN, "stage": 0, **more}, recompute=labels)
-    return np.array([float(found[part]) for part in (*PARTS, "step_time", "hardware_flops")])
+    actual_evaluation = evaluation({**SEVEN, "stage": 0, **more}, recompute=labels)
+    return np.array(
+        [float(actual_evaluation[part]) for part in (*PARTS, "step_time", "hardware_flops")]
+    )
 
 
 @pytest.mark.thorough
@@ -97,9 +99,9 @@ def test_a_block_of_all_layers_is_full_recomputation_and_of_none_is_none() -> No
     np.testing.assert_allclose(parts("uniform", recompute_layers=2), parts("full"), rtol=1e-13)
     np.testing.assert_allclose(parts("selective", **NOTHING), parts("none"), rtol=1e-13)
     # Between them each layer takes as long as the one before; operations are the share's.
-    place = PARTS.index("recompute_part_time")
+    position = PARTS.index("recompute_part_time")
     half, full = parts("block", recompute_layers=7), parts("full")
-    assert half[place] == pytest.approx(full[place] / 2, rel=1e-13)
+    assert half[position] == pytest.approx(full[position] / 2, rel=1e-13)
     assert half[-1] == pytest.approx((parts("none")[-1] + full[-1]) / 2, rel=1e-13)
 
 
@@ -109,10 +111,10 @@ def test_modules_take_the_time_of_their_forwards() -> None:
     step = evaluation({**plan, **NOTHING, "recompute_moe": 1.0}, recompute="selective")
     none = evaluation(plan, recompute="none")
     products = ("router", "expert_up", "expert_down", "shared_up", "shared_down")
-    again = sum(float(none[f"{name}_forward_time"]) for name in products)
+    total = sum(float(none[f"{name}_forward_time"]) for name in products)
     bytes_moved = none["moe_elementwise_bytes"] - none["attention_elementwise_bytes"]
-    again += float(bytes_moved / (none["memory_efficiency"] * none["memory_bandwidth"]))
-    assert float(step["moe_layer_recompute_time"]) == pytest.approx(again, rel=1e-12)
+    total += float(bytes_moved / (none["memory_efficiency"] * none["memory_bandwidth"]))
+    assert float(step["moe_layer_recompute_time"]) == pytest.approx(total, rel=1e-12)
     assert float(step["dense_layer_recompute_time"]) == 0.0
     exchanged = float(step["exposed_ep_time"]) / float(none["exposed_ep_time"])
     assert exchanged == pytest.approx(1.5, rel=1e-12)

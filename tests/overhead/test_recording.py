@@ -97,8 +97,8 @@ def test_an_expression_gives_what_the_function_gives(data: st.DataObject) -> Non
 
     def function(*inputs: Any) -> Any:
         known = [*inputs, 2.0, 0.5]
-        for operator, one, other in steps:
-            known.append(OPERATORS[operator](known[one % len(known)], known[other % len(known)]))
+        for operator, left, right in steps:
+            known.append(OPERATORS[operator](known[left % len(known)], known[right % len(known)]))
         return sum(known[3:], start=inputs[0])
 
     values = {

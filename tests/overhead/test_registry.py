@@ -47,7 +47,7 @@ def test_the_more_special_one_holds_whatever_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         ({}, {}),
         ({"topology": "ring"}, {"topology": "ring|torus", "collective": "p2p"}),
@@ -55,9 +55,11 @@ def test_the_more_special_one_holds_whatever_comes_first() -> None:
         ({"shape": "flat"}, {"topology": "ring|torus"}),
     ],
 )
-def test_two_that_can_hold_together_are_refused(one: dict[str, str], other: dict[str, str]) -> None:
-    found = registry(made("one", **one), made("other", **other))
-    first, second = (expanded(made("x", **when).holds) for when in (one, other))
+def test_two_that_can_hold_together_are_refused(
+    left: dict[str, str], right: dict[str, str]
+) -> None:
+    found = registry(made("one", **left), made("other", **right))
+    first, second = (expanded(made("x", **when).holds) for when in (left, right))
     if implies(first, second) != implies(second, first):
         found.complete()
         return
@@ -143,15 +145,15 @@ print(values(["time", "lower_bound", "chosen_algorithm", "energy", "steps", "bus
 def test_loading_modules_in_reversed_order_gives_the_same_bits() -> None:
     result = []
     for direction in ("sorted", "reversed"):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", LARGE, direction],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        result.append(done.stdout)
+        assert process.returncode == 0, process.stderr
+        result.append(process.stdout)
     count, *digests = result[0].split()
     assert int(count) > 100
     assert len(digests) == 5

@@ -59,12 +59,12 @@ def measured(**wanted: str) -> list[dict[str, str]]:
 def simulated(interval: float, stall: float, fault: float, outage: float, *, seed: int) -> float:
     """Return the goodput of a long run, event by event."""
     random = np.random.default_rng(seed)
-    clock, done, periods = 0.0, 0, 4000
-    while done < periods:
+    clock, result, periods = 0.0, 0, 4000
+    while result < periods:
         left = random.exponential(fault)
         if left >= interval + stall:
             # Without memory: the rest of the time until a failure is as if drawn anew.
-            clock, done = clock + interval + stall, done + 1
+            clock, result = clock + interval + stall, result + 1
             continue
         clock += left
         while (again := random.exponential(fault)) < outage:
@@ -158,7 +158,7 @@ def test_shares_are_all_of_the_time() -> None:
 def test_rare_interruptions_lose_what_the_first_order_says() -> None:
     for fault in (1e6, 1e8):
         values = run(mean_time_between_failures=fault, replacement_wait_fraction=0.0)
-        stall, pause = (float(values[f"checkpoint_{what}"]) for what in ("stall_time", "interval"))
+        stall, pause = (float(values[f"checkpoint_{name}"]) for name in ("stall_time", "interval"))
         first = stall / pause + (pause / 2 + float(values["recovery_time"])) / fault
         assert 1.0 - float(values["goodput"]) == pytest.approx(
             first, rel=3 * math.sqrt(stall / fault)
@@ -178,10 +178,10 @@ def test_the_best_interval_is_youngs_where_checkpoints_are_short() -> None:
 def test_no_other_interval_does_better(stall: float) -> None:
     values = run(checkpoint_stall_time=stall)
     best = float(values["checkpoint_interval"])
-    other = run(
+    evaluation = run(
         checkpoint_stall_time=stall, checkpoint_interval=np.geomspace(best / 30, best * 30, 4001)
     )
-    assert float(values["goodput"]) >= 0.9995 * float(np.max(other["goodput"]))
+    assert float(values["goodput"]) >= 0.9995 * float(np.max(evaluation["goodput"]))
 
 
 def test_goodput_falls_with_faults_and_rises_with_storage() -> None:
@@ -243,15 +243,15 @@ def exact(count: int, mean: float, dispersion: float) -> float:
 @pytest.mark.parametrize("mean", [0.01, 1.0, 11.6, 300.0])
 def test_the_law_is_a_negative_binomial(mean: float, dispersion: float) -> None:
     for count in (0, 1, 5, int(mean), int(3 * mean)):
-        above = 1.0 - sum(exact(one, mean, dispersion) for one in range(count + 1))
-        found = negative_binomial_tail(np.array(count), np.array(mean), np.array(dispersion))
-        assert float(found) == pytest.approx(above, abs=1e-10)
+        above = 1.0 - sum(exact(index, mean, dispersion) for index in range(count + 1))
+        array = negative_binomial_tail(np.array(count), np.array(mean), np.array(dispersion))
+        assert float(array) == pytest.approx(above, abs=1e-10)
     for share in (0.5, 0.99, 0.99999):
         count = int(
             negative_binomial_quantile(np.array(share), np.array(mean), np.array(dispersion))
         )
-        assert sum(exact(one, mean, dispersion) for one in range(count + 1)) >= share - 1e-10
-        assert sum(exact(one, mean, dispersion) for one in range(count)) < share + 1e-10
+        assert sum(exact(index, mean, dispersion) for index in range(count + 1)) >= share - 1e-10
+        assert sum(exact(index, mean, dispersion) for index in range(count)) < share + 1e-10
 
 
 def exact_tail(count: int, mean: Fraction, dispersion: Fraction) -> float:
@@ -273,16 +273,16 @@ def exact_tail(count: int, mean: Fraction, dispersion: Fraction) -> float:
 def test_a_tail_has_all_its_digits_however_small(count: int, mean: Fraction, power: int) -> None:
     asked = np.array(count), np.array(float(mean)), np.array(1.0 / power)
     wanted = exact_tail(count, mean, Fraction(1, power))
-    found = float(negative_binomial_tail(*asked))
-    assert found == pytest.approx(wanted, rel=1e-11, abs=1e-290)
+    array = float(negative_binomial_tail(*asked))
+    assert array == pytest.approx(wanted, rel=1e-11, abs=1e-290)
 
 
 def test_a_tail_of_1e_12_has_its_digits() -> None:
     """33 more than a mean of 4: as 1 less the sum of all below it had none of them right."""
     wanted = exact_tail(37, Fraction(4), Fraction(1, 8))
     assert 1e-13 < wanted < 1e-11
-    found = negative_binomial_tail(np.array(37), np.array(4.0), np.array(0.125))
-    assert float(found) == pytest.approx(wanted, rel=1e-13)
+    array = negative_binomial_tail(np.array(37), np.array(4.0), np.array(0.125))
+    assert float(array) == pytest.approx(wanted, rel=1e-13)
 
 
 CASES = st.tuples(
@@ -311,12 +311,12 @@ def test_a_number_is_the_same_alone_and_among_others(cases: list[tuple[float, ..
 def test_the_law_holds_for_many_servers_and_on_arrays() -> None:
     mean = np.array([[0.0, 5.0, 2000.0]])
     share = np.array([[0.5], [0.99]])
-    found = negative_binomial_quantile(share, mean, np.array(1e-12))
-    assert found.shape == (2, 3)
-    assert found[:, 0].tolist() == [0.0, 0.0]
-    assert found[0, 2] == pytest.approx(2000, abs=1)
-    assert found[1, 2] == pytest.approx(2000 + 2.326 * math.sqrt(2000), abs=3)
-    tail = negative_binomial_tail(found, mean, np.array(1e-12))
+    array = negative_binomial_quantile(share, mean, np.array(1e-12))
+    assert array.shape == (2, 3)
+    assert array[:, 0].tolist() == [0.0, 0.0]
+    assert array[0, 2] == pytest.approx(2000, abs=1)
+    assert array[1, 2] == pytest.approx(2000 + 2.326 * math.sqrt(2000), abs=3)
+    tail = negative_binomial_tail(array, mean, np.array(1e-12))
     assert np.all(tail <= 1.0 - share)
 
 
@@ -335,8 +335,8 @@ def test_laws_of_many_counts_are_integrated_as_they_are_added_up(
 def test_however_many_servers_are_away_spares_are_counted() -> None:
     share, many = np.array([0.5, 0.99]), np.array(1e12)
     # With a dispersion of 1 the law is geometric; without any it comes near a normal one.
-    found = negative_binomial_quantile(share, many, np.array(1.0))
-    assert found == pytest.approx(-many * np.log1p(-share), rel=1e-9)
+    array = negative_binomial_quantile(share, many, np.array(1.0))
+    assert array == pytest.approx(-many * np.log1p(-share), rel=1e-9)
     poisson = negative_binomial_quantile(share, many, np.array(0.0))
     assert poisson == pytest.approx(1e12 + np.array([0.0, 2.3263e6]), abs=300)
     above = negative_binomial_tail(poisson[1], many, np.array(0.0))
@@ -353,8 +353,8 @@ def test_both_readings_of_the_dispersion_enclose_measured_fleets() -> None:
         (mean,) = measured(quantity="nodes_down", statistic="mean", job_nodes=nodes)
         away = float(mean["value"])
         wide, quiet, poisson = (
-            float(run(nodes_down=away, down_dispersion=one)["spare_nodes"])
-            for one in (0.53, 0.09, 0.0)
+            float(run(nodes_down=away, down_dispersion=number)["spare_nodes"])
+            for number in (0.53, 0.09, 0.0)
         )
         assert poisson <= quiet <= p99 <= wide, nodes
         (excess,) = measured(quantity="nodes_down", statistic="variance over mean", job_nodes=nodes)
@@ -364,7 +364,7 @@ def test_both_readings_of_the_dispersion_enclose_measured_fleets() -> None:
 def test_spares_suffice_for_their_share_of_the_time() -> None:
     values = run(world_size=np.array([8.0, 512.0, 16384.0]))
     assert np.all(values["replacement_wait_fraction"] <= 0.01)
-    none = run(spare_nodes=0.0)
-    assert float(none["replacement_wait_fraction"]) > 0.9
+    evaluation = run(spare_nodes=0.0)
+    assert float(evaluation["replacement_wait_fraction"]) > 0.9
     down = float(run(world_size=3200.0, failure_rate=4.18e-3)["nodes_down"])
     assert down == pytest.approx(400 * 4.18e-3 * 5.5)

@@ -14,7 +14,7 @@ from sweeps.spec.catalog import usual_operation
 from tests.cli_runner import Runner
 from tests.tables import keyed
 
-USUAL = {name: one.value for name, one in usual_operation().items()}
+USUAL = {name: origin.value for name, origin in usual_operation().items()}
 H100: Mapping[str, float] = USUAL | keyed(
     "power=700.0 idle_power_fraction=0.2 gpus_per_node=8.0 nics_per_node=8.0 hour=3600.0 "
     "day=86400.0 kilowatt_hour=3.6e6 communication_energy=0.0 world_size=512.0 step_time=10.0 "
@@ -93,8 +93,10 @@ def test_a_run_pays_for_interruptions_and_spares() -> None:
     assert float(values["run_cost"]) > float(values["cost"])
     ideal = run(training_tokens=15e12, gpu_hour_price=2.5, goodput=1.0, spare_nodes=0.0)
     assert float(ideal["run_cost"]) == pytest.approx(float(ideal["cost"]))
-    each = float(ideal["cost_per_trillion_tokens"])
-    assert float(ideal["cost_per_trillion_useful_tokens"]) == pytest.approx(each)
+    cost_per_trillion_tokens = float(ideal["cost_per_trillion_tokens"])
+    assert float(ideal["cost_per_trillion_useful_tokens"]) == pytest.approx(
+        cost_per_trillion_tokens
+    )
 
 
 def test_what_is_owned_is_written_off_and_takes_electricity() -> None:

@@ -59,7 +59,7 @@ class Case:
 
     @property
     def known(self) -> dict[str, Number]:
-        found: dict[str, Number] = {
+        settings: dict[str, Number] = {
             "pp": self.pp,
             "num_micro_batches": self.num_micro_batches,
             "virtual_pipeline_size": self.virtual_pipeline_size,
@@ -70,8 +70,8 @@ class Case:
         }
         if self.overlapped is not None:
             # Of a chunk, as it runs.
-            found["stage_overlapped_time"] = self.overlapped * self.virtual_pipeline_size
-        return found
+            settings["stage_overlapped_time"] = self.overlapped * self.virtual_pipeline_size
+        return settings
 
     @property
     def orders(self) -> list[Order]:
@@ -91,8 +91,8 @@ class Case:
 
     def error(self, time: Fraction | None = None, **labels: str) -> float:
         """Return by which part of the simulated time the closed form is too long."""
-        found = value("pipeline_time", self.known, schedule=self.schedule, **labels)
-        return found / float(self.simulate().time if time is None else time) - 1.0
+        pipeline_time = value("pipeline_time", self.known, schedule=self.schedule, **labels)
+        return pipeline_time / float(self.simulate().time if time is None else time) - 1.0
 
 
 WORK = [tuple(map(Fraction, work)) for work in ((1, 1, 1), (2, 3, 1), (5, 6, 4), (3, 3, 2))]
@@ -190,8 +190,8 @@ def test_time_of_dual_pipe_is_an_upper_bound() -> None:
 
 def folded_errors(schedule: str, transfers: tuple[Fraction, ...]) -> list[float]:
     """Of three stages and more: on two, V-min's form is up to a fifth above."""
-    found = cases(schedule, transfers, (0, 1, 6))
-    return [case.error() for case in found if case.pp > 2]
+    actual_cases = cases(schedule, transfers, (0, 1, 6))
+    return [case.error() for case in actual_cases if case.pp > 2]
 
 
 def test_time_of_zero_bubble_v() -> None:
@@ -222,9 +222,9 @@ def test_times_of_less_memory_are_upper_bounds(schedule: str, most: float, mean:
 def test_time_of_dual_pipe_v_is_an_upper_bound() -> None:
     errors = []
     for case in cases("dual_pipe_v", (Fraction(0), Fraction(1, 14)), (0, 1, 5)):
-        both = (case.forward + case.inputs + case.weights) / 2
+        ratio = (case.forward + case.inputs + case.weights) / 2
         for gain in (Fraction(0), Fraction(1, 5), Fraction(2, 5)):
-            overlapped = both - gain * case.forward / 2
+            overlapped = ratio - gain * case.forward / 2
             drawn = Case(*(vars(case) | {"overlapped": overlapped}).values())
             errors.append(drawn.error())
     assert min(errors) > -EXACT
@@ -253,13 +253,13 @@ def test_zero_bubbles_whatever_the_parts(
 def test_in_flight_is_what_stages_hold(schedule: str) -> None:
     for case in cases(schedule, (Fraction(0),), (0, 1, 2, 5)):
         values = case.simulate().in_flight
-        found = [case.in_flight(stage) for stage in range(case.pp)]
+        actual = [case.in_flight(stage) for stage in range(case.pp)]
         chunks = [count / case.virtual_pipeline_size for count in values]
         if schedule in ("v_half", "v_min"):
             # Not every rank holds as many at once.
-            assert all(one >= other for one, other in zip(found, chunks, strict=True)), case
-            found, chunks = [max(found)], [max(chunks)]
-        assert found == pytest.approx(chunks, rel=1e-12), case
+            assert all(left >= chunk for left, chunk in zip(actual, chunks, strict=True)), case
+            actual, chunks = [max(actual)], [max(chunks)]
+        assert actual == pytest.approx(chunks, rel=1e-12), case
         assert case.in_flight(case.pp) == 0.0
 
 
@@ -308,14 +308,14 @@ def uneven_error(case: Case, first: Fraction, last: Fraction) -> float:
     known = dict(
         case.known, first_stage_extra_time=first * counted, last_stage_extra_time=last * counted
     )
-    found = value("pipeline_time", known, schedule=case.schedule, stages="uneven")
-    return found / float(run(case.orders, duration, case.transfer).time) - 1.0
+    pipeline_time = value("pipeline_time", known, schedule=case.schedule, stages="uneven")
+    return pipeline_time / float(run(case.orders, duration, case.transfer).time) - 1.0
 
 
 # Of a stage's time.
 ENDS = tuple(
-    (Fraction(one, 40), Fraction(other, 40))
-    for one, other in ((0, 0), (1, 0), (0, 4), (2, 9), (6, 2), (-3, 1), (-2, -2), (3, -2))
+    (Fraction(left, 40), Fraction(right, 40))
+    for left, right in ((0, 0), (1, 0), (0, 4), (2, 9), (6, 2), (-3, 1), (-2, -2), (3, -2))
 )
 
 
@@ -467,8 +467,8 @@ def measured(schedule: str) -> dict[str, float]:
 def test_speeds_of_schedules_are_as_measured(schedule: str) -> None:
     """Nothing is fitted: the parts are FLOPs."""
     plain = value("pipeline_time", measured("one_f_one_b"), schedule="one_f_one_b")
-    found = plain / value("pipeline_time", measured(schedule), schedule=schedule)
-    assert found == pytest.approx(float(MEASURED[schedule]["speed"]), rel=0.05)
+    ratio = plain / value("pipeline_time", measured(schedule), schedule=schedule)
+    assert ratio == pytest.approx(float(MEASURED[schedule]["speed"]), rel=0.05)
 
 
 @pytest.mark.parametrize("schedule", MEASURED)
@@ -478,9 +478,9 @@ def test_memory_of_schedules_is_as_measured(schedule: str) -> None:
         name: value("in_flight_micro_batches", measured(name), schedule=name) for name in MEASURED
     }
     of = {name: float(row["memory"]) for name, row in MEASURED.items()}
-    each = (of["interleaved"] - 1.0) / (values["interleaved"] - values["one_f_one_b"])
+    ratio = (of["interleaved"] - 1.0) / (values["interleaved"] - values["one_f_one_b"])
     # A folded pipeline's first rank has the output layer, too.
     output = of["zero_bubble_v"] - 1.0
-    found = 1.0 + each * (values[schedule] - values["one_f_one_b"])
-    found += output if schedule in FOLDED else 0.0
-    assert found == pytest.approx(of[schedule], rel=0.05)
+    actual = 1.0 + ratio * (values[schedule] - values["one_f_one_b"])
+    actual += output if schedule in FOLDED else 0.0
+    assert actual == pytest.approx(of[schedule], rel=0.05)

@@ -162,8 +162,8 @@ def test_interleaving_opens_the_window() -> None:
     )
     for num_micro_batches, window in ((32, 4), (2, 2), (1, 1)):
         more = {**plan, "global_batch_size": 16 * num_micro_batches}
-        found = value(more, "exposed_dp_reduce_time", schedule="interleaved")
-        assert found == pytest.approx(1.0 - window * 20e-3)
+        actual = value(more, "exposed_dp_reduce_time", schedule="interleaved")
+        assert actual == pytest.approx(1.0 - window * 20e-3)
         assert value(more, "exposed_dp_reduce_time") == pytest.approx(1.0 - 20e-3)
 
 
@@ -185,9 +185,9 @@ def test_stages_of_zero_are_told_apart() -> None:
         "dp_reduce_time": 3e-3,
         "dp_layer_gather_time": 1e-3,
     }
-    found = evaluation(plan)["exposed_dp_time"]
-    assert list(found[:3]) == [3e-3] * 3
-    assert found[3] == pytest.approx(8 * 63e-3, rel=0.02)
+    exposed_dp_time = evaluation(plan)["exposed_dp_time"]
+    assert list(exposed_dp_time[:3]) == [3e-3] * 3
+    assert exposed_dp_time[3] == pytest.approx(8 * 63e-3, rel=0.02)
 
 
 # Weights fetched so many layers ahead.
@@ -223,17 +223,17 @@ def test_layers_fetched_ahead_are_those_of_a_simulation(
         "dp_layer_gather_time": gather,
         "dp_layer_reduce_time": reduce,
     }
-    found = value(plan, "exposed_dp_time", dp_mechanism="fsdp_prefetch")
+    actual = value(plan, "exposed_dp_time", dp_mechanism="fsdp_prefetch")
     one, work, sent, back = (Fraction(t) for t in (forward, backward, gather, reduce))
     # A backward's first layer has its weights from the forward.
     gathers = [Fraction(0)] + [sent] * (layers - 1)
     chain = simulated.sharded_backward(gathers, [work] * layers, [back] * layers, ahead[1])
     first = simulated.prefetch([sent] * layers, [one] * layers, ahead[0])
     wanted = float(first + chain) - layers * (forward + backward)
-    assert found == pytest.approx(wanted, rel=1e-9)
+    assert actual == pytest.approx(wanted, rel=1e-9)
     sends = (2 * layers - 1) * gather + layers * reduce
-    assert sends - layers * (forward + backward) <= found * (1 + 1e-12) + 1e-12
-    assert found <= sends * (1 + 1e-12)
+    assert sends - layers * (forward + backward) <= actual * (1 + 1e-12) + 1e-12
+    assert actual <= sends * (1 + 1e-12)
 
 
 def test_one_layer_ahead_is_the_share_of_all() -> None:

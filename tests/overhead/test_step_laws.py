@@ -177,11 +177,11 @@ def test_recomputation_costs_time(case: tuple[dict[str, Any], dict[str, str]]) -
     early = () if plan["experts"] else ("full_early_stop",)
     modes = ("none", "selective", *early, "full")
     times = [step(plan, {**labels, "recompute": mode}) for mode in modes]
-    for one, other in pairwise(times):
+    for before, after in pairwise(times):
         if labels["schedule"] == "forward_only":
-            np.testing.assert_array_equal(one, other)
+            np.testing.assert_array_equal(before, after)
         else:
-            assert np.all(one <= other * (1 + 1e-12))
+            assert np.all(before <= after * (1 + 1e-12))
 
 
 @pytest.mark.thorough
@@ -192,8 +192,8 @@ def test_a_faster_gpu_is_faster(
 ) -> None:
     plan, labels = case
     for name in ("matmul_efficiency", "attention_efficiency", "memory_efficiency"):
-        both = rows([efficiency, efficiency + 0.1])
-        slow, fast = several(step(plan, labels, **{name: both}), 2)
+        array = rows([efficiency, efficiency + 0.1])
+        slow, fast = several(step(plan, labels, **{name: array}), 2)
         assert np.all(fast <= slow * (1 + 1e-12))
 
 

@@ -78,8 +78,8 @@ def test_pairs_of_products_and_collectives_as_simulated(
     links = {"intra_bandwidth": bandwidth, "intra_latency": latency, "sequence_length": tokens}
     values = evaluation({**PLAN, **links, "tp": tp}, tp_mechanism=mechanism)
     for way in ("forward", "backward"):
-        found = float(values[f"dense_exposed_tp_{way}_time"])
-        assert found == pytest.approx(exposed(mechanism, way, values, tp), rel=1e-9, abs=1e-18)
+        actual = float(values[f"dense_exposed_tp_{way}_time"])
+        assert actual == pytest.approx(exposed(mechanism, way, values, tp), rel=1e-9, abs=1e-18)
 
 
 @pytest.mark.parametrize("mechanism", TP_MECHANISMS)
@@ -252,9 +252,9 @@ def test_reductions_run_beside_weights_gradients_as_simulated(
     # A layer's saved inputs are held against all products of inputs' gradients together.
     inputs = [float(values[f"{name}_input_gradient_time"]) for name in FIRST]
     assume(not split or float(values[AGAIN]) <= min(inputs))
-    found = float(values["dense_exposed_tp_backward_time"])
+    dense_exposed_tp_backward_time = float(values["dense_exposed_tp_backward_time"])
     wanted = float(linear_backward(values, split))
-    assert found == pytest.approx(wanted, rel=1e-9, abs=1e-15)
+    assert dense_exposed_tp_backward_time == pytest.approx(wanted, rel=1e-9, abs=1e-15)
 
 
 @pytest.mark.parametrize("mechanism", LABELS["tp_mechanism"].values)
@@ -276,15 +276,15 @@ def test_what_runs_beside_weights_gradients_hides_in_every_mechanism(mechanism: 
                 {"tp_gradient_overlap": 1, "overlap_slowdown": 0.1},
             )
         )
-        one = float(plain["tp_all_reduce_time"])
-        assert one < float(plain["qkv_weight_gradient_time"])
+        tp_all_reduce_time = float(plain["tp_all_reduce_time"])
+        assert tp_all_reduce_time < float(plain["qkv_weight_gradient_time"])
         # So one all_reduce hides of attention, and one of a dense layer's MLP.
         for of, count in (("dense", 2.0), ("moe", 1.0)):
             if of == "dense" and not model.get("ffn_size"):
                 continue
             name = f"{of}_exposed_tp_backward_time"
             hidden = float(plain[name]) - float(other[name])
-            assert hidden == pytest.approx(count * one, rel=1e-9)
+            assert hidden == pytest.approx(count * tp_all_reduce_time, rel=1e-9)
             assert float(shared[name]) == pytest.approx(float(other[name]) + 0.1 * hidden)
         forward = "dense_exposed_tp_forward_time"
         assert float(other[forward]) == float(plain[forward])
@@ -315,9 +315,9 @@ def test_mixed_context_parallelism_waits_for_heads_and_hides_rings() -> None:
         exchange, around = (
             float(values[name]) for name in (f"cp_exchange_{way}_time", f"cp_round_{way}_time")
         )
-        other = float(values[f"attention_{way}_time"]) / 2.0  # One of two blocks comes round
+        ratio = float(values[f"attention_{way}_time"]) / 2.0  # One of two blocks comes round
         # In a ring of two the last block is computed when all has come
-        waited = max(around - other, 0.0)
+        waited = max(around - ratio, 0.0)
         assert float(values[f"exposed_cp_{way}_time"]) == pytest.approx(exchange + waited)
     # A given share hides of both, but no more than attention takes.
     for fast in (5e9, 5e8):
@@ -357,9 +357,9 @@ def test_chunks_of_tokens_as_simulated(
     first, last = (dispatch, combine) if way == "forward" else (combine, dispatch)
     one, two, work = (Fraction(t) / chunks for t in (first, last, products))
     exact = simulator.sharded_backward([one] * chunks, [work] * chunks, [two] * chunks)
-    found = float(values[f"exposed_ep_{way}_time"])
-    assert found == pytest.approx(float(exact) - products, rel=1e-9, abs=1e-15)
-    assert dispatch + combine - found <= min(products, dispatch + combine) * (1 + 1e-9)
+    actual = float(values[f"exposed_ep_{way}_time"])
+    assert actual == pytest.approx(float(exact) - products, rel=1e-9, abs=1e-15)
+    assert dispatch + combine - actual <= min(products, dispatch + combine) * (1 + 1e-9)
 
 
 def test_chunks_pay_for_what_they_are() -> None:
@@ -395,16 +395,16 @@ def test_buckets_as_simulated(mechanism: str, stage: int) -> None:
         assert count > 1
         window, sent = (Fraction(float(values[f"dp_{n}_time"])) for n in ("window", "reduce"))
         parts = [window / count] * count, [sent / count] * count
-        found = float(values["exposed_dp_reduce_time"])
+        actual = float(values["exposed_dp_reduce_time"])
         wanted = float(simulator.buckets(*parts, Fraction(0)) - window)
-        assert found == pytest.approx(wanted, rel=1e-9, abs=1e-15)
+        assert actual == pytest.approx(wanted, rel=1e-9, abs=1e-15)
         window, sent = (
             Fraction(float(values[f"dp_{n}_time"])) for n in ("forward_window", "gather")
         )
         parts = [sent / count] * count, [window / count] * count
         wanted = float(simulator.prefetch(*parts, count) - window)
-        found = float(values["exposed_dp_gather_time"])
-        assert found == pytest.approx(wanted, rel=1e-9, abs=1e-15)
+        actual = float(values["exposed_dp_gather_time"])
+        assert actual == pytest.approx(wanted, rel=1e-9, abs=1e-15)
 
 
 def test_buckets_have_the_sizes_of_their_software() -> None:
@@ -414,7 +414,7 @@ def test_buckets_have_the_sizes_of_their_software() -> None:
         name: float(value["reduction_bytes"] * value["max_rank_dense_parameters"])
         for name, value in values.items()
     }
-    buckets = {name: float(one["dp_buckets"]) for name, one in values.items()}
+    buckets = {name: float(value["dp_buckets"]) for name, value in values.items()}
     assert buckets["ddp_buckets"] == np.ceil(gradients["ddp_buckets"] / (25 * 2**20))
     element = float(values["megatron_buckets"]["reduction_bytes"])
     size = element * max(40e6, 1e6 * 128)
@@ -519,8 +519,8 @@ def test_no_context_parallelism_hides_more_than_attention_computes(
         labels = {"context_parallel": kind, "cp_mechanism": mechanism, "recompute": recompute}
         values = evaluation({**plan, "recompute_layers": 1}, **labels)
         kept = recompute in ("none", "per_op")
-        again = 0.0 if kept else values["layer_attention_recompute_time"]
-        for way, more in (("forward", 0.0), ("backward", again)):
+        layer_attention_recompute_time = 0.0 if kept else values["layer_attention_recompute_time"]
+        for way, more in (("forward", 0.0), ("backward", layer_attention_recompute_time)):
             sent = values[f"cp_layer_{way}_time"]
             hidden = sent - values[f"exposed_cp_{way}_time"]
             other = values[f"attention_{way}_time"] + more

@@ -178,9 +178,9 @@ def test_adapters_are_alike_in_all_stages() -> None:
     plan = {**LLAMA, "pp": 4, "dp": 2, "global_batch_size": 16}
     lora = {"lora_rank": 16, "lora_attention": 1, "lora_mlp": 1}
     assert float(evaluation(plan)["trained_balance"]) < 0.9
-    found = evaluation({**plan, **lora}, tuning="lora")
-    assert float(found["stage_parameter_balance"]) < 0.9
-    assert float(found["trained_balance"]) == pytest.approx(1.0)
+    actual_evaluation = evaluation({**plan, **lora}, tuning="lora")
+    assert float(actual_evaluation["stage_parameter_balance"]) < 0.9
+    assert float(actual_evaluation["trained_balance"]) == pytest.approx(1.0)
 
 
 @laws

@@ -41,7 +41,7 @@ def test_recomputed_operations_count_in_hfu_alone() -> None:
     whole = float(derive("causal_model_flops_per_token", LLAMA))
     down = 32 * 2 * 4096 * 14336
     kept = 32 * 2 * 4096 * (1024 + 4096 + 14336)
-    for mode, again in (
+    for mode, repeated_flops in (
         ("none", 0.0),
         ("selective", scores),
         ("full", layers + scores),
@@ -49,9 +49,9 @@ def test_recomputed_operations_count_in_hfu_alone() -> None:
         ("per_op", kept),
     ):
         values = evaluation(PLAN, recompute=mode)
-        assert float(values["recomputed_flops_per_token"]) == pytest.approx(again), mode
+        assert float(values["recomputed_flops_per_token"]) == pytest.approx(repeated_flops), mode
         ratio = float(values["hfu"]) / float(values["causal_mfu"])
-        assert ratio == pytest.approx((whole + again) / whole), mode
+        assert ratio == pytest.approx((whole + repeated_flops) / whole), mode
         assert float(values["mfu"]) == value(PLAN, "mfu")
 
 
@@ -67,8 +67,8 @@ def test_recomputed_operations_take_the_time_of_their_own() -> None:
         ),
     }
     for mode in ("none", "selective", "full", "full_early_stop"):
-        found = value(bare, "hfu", recompute=mode, attention_kernel="unfused")
-        assert found == pytest.approx(1.0, rel=1e-9), mode
+        actual = value(bare, "hfu", recompute=mode, attention_kernel="unfused")
+        assert actual == pytest.approx(1.0, rel=1e-9), mode
 
 
 def test_prefill_counts_its_forward() -> None:
@@ -101,8 +101,8 @@ def test_kernels_compute_no_more_than_the_peak(
         ),
         "sequence_length": 2**length,
     }
-    found = value(bare, "hfu", recompute=recompute, attention_kernel=kernel, mask=mask)
-    assert 0.5 < found <= 1.0 + 1e-12
+    actual = value(bare, "hfu", recompute=recompute, attention_kernel=kernel, mask=mask)
+    assert 0.5 < actual <= 1.0 + 1e-12
 
 
 # Energy and cost.
@@ -161,8 +161,8 @@ def test_the_error_to_expect(plan: dict[str, float], known: str, assumed: str) -
     for name, end in (("error_band_low", "low"), ("error_band_high", "high")):
         assert value({**LLAMA, **plan}, name) == bands[known][end]
         for unknown in (1, 3):
-            own = {**LLAMA, **plan, "unknown_settings": unknown}
-            assert value(own, name) == bands[assumed][end]
+            settings = {**LLAMA, **plan, "unknown_settings": unknown}
+            assert value(settings, name) == bands[assumed][end]
     assert abs(bands[known]["low"]) <= abs(bands[assumed]["low"])
     assert bands[known]["high"] <= bands[assumed]["high"]
 
@@ -173,10 +173,10 @@ def test_memory_has_three_states(kind: float, name: str) -> None:
     plan = {**LLAMA, "software_kind": kind, "memory_capacity": 80e9}
     states = {}
     for peak in np.linspace(20e9, 120e9, 201).tolist():
-        found = value({**plan, "peak_memory": peak}, "memory_state")
+        actual = value({**plan, "peak_memory": peak}, "memory_state")
         low, high = peak * (1 + band["low"]), peak * (1 + band["high"])
-        assert found == (0 if low > 80e9 else 1 if high > 80e9 else 2)
-        states[found] = peak
+        assert actual == (0 if low > 80e9 else 1 if high > 80e9 else 2)
+        states[actual] = peak
     assert set(states) == {0, 1, 2}
 
 

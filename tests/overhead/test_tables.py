@@ -43,10 +43,10 @@ WHOLE = ("collectives/", "software/", "hops.py")
 
 def test_names_are_found_where_quantities_are_made() -> None:
     made: dict[str, set[str]] = {}
-    for one in (*formulas(), *REGISTRY.calls):
-        path = one.location.rpartition(":")[0].removeprefix(f"{FOLDER}/")
+    for formula in (*formulas(), *REGISTRY.calls):
+        path = formula.location.rpartition(":")[0].removeprefix(f"{FOLDER}/")
         if path.startswith(WHOLE):
-            made.setdefault(path, set()).add(one.returns)
+            made.setdefault(path, set()).add(formula.returns)
     assert len(made) > 10
     for path, names in made.items():
         words = set(re.findall(r"\w+", (FOLDER / path).read_text(encoding="utf-8")))

@@ -98,8 +98,8 @@ TERMS: dict[str, tuple[Shapes, dict[str, float], float]] = {
 @pytest.mark.parametrize("term", TERMS)
 def test_a_term_by_hand(term: str) -> None:
     given, change, more = TERMS[term]
-    own = found("parameters", given, **change) - found("parameters", given)
-    assert own == pytest.approx(more, rel=1e-12)
+    parameters = found("parameters", given, **change) - found("parameters", given)
+    assert parameters == pytest.approx(more, rel=1e-12)
 
 
 @pytest.mark.parametrize("term", TERMS)

@@ -26,7 +26,7 @@ def test_together_as_each_alone() -> None:
     alone, together = unlike(), unlike()
     with np.errstate(all="ignore"):
         compute(together, [(*ASKED, "no such quantity")] * len(together))
-        for one, other in zip(alone, together, strict=True):
+        for left, right in zip(alone, together, strict=True):
             for name in ASKED:
-                expected, value = one[name], other[name]
+                expected, value = left[name], right[name]
                 assert np.broadcast_to(expected, value.shape).tobytes() == value.tobytes(), name

@@ -216,8 +216,8 @@ def test_a_tiny_gpt() -> None:
     # Biases, positions and norms cost no FLOPs.
     assert count(tiny, "weight_flops_per_token") == 2 * (64 + 128)
     # Biases of queries, keys and values alone: 2*2 + 2*(1*2) with one key and value head.
-    one = {**tiny, "linear_bias": 0, "qkv_biases": 1, "kv_heads": 1}
-    assert count(one, "mixer_parameters") - count(one, "mixer_weights") == 8
+    settings = {**tiny, "linear_bias": 0, "qkv_biases": 1, "kv_heads": 1}
+    assert count(settings, "mixer_parameters") - count(settings, "mixer_weights") == 8
     assert count({**tiny, "qkv_biases": 1}) == count(tiny)
 
 

@@ -65,10 +65,10 @@ def test_a_window_as_long_as_the_sequence_is_none(
     model: Shapes, sequence: float, beyond: int
 ) -> None:
     wide = {**model, "sliding_window": sequence + beyond}
-    none = {**model, "sliding_window": 0.0}
+    settings = {**model, "sliding_window": 0.0}
     for name in ("forward_flops_per_token", "causal_forward_flops_per_token"):
         assert derive(name, {**wide, "sequence_length": sequence}) == derive(
-            name, {**none, "sequence_length": sequence}
+            name, {**settings, "sequence_length": sequence}
         )
 
 
@@ -85,7 +85,7 @@ def test_a_narrower_window_costs_less(sequence: float, window: int) -> None:
 @given(st.integers(1, 400), st.integers(0, 500))
 def test_the_causal_span_is_the_mean_over_tokens(sequence: int, window: int) -> None:
     given = {"sequence_length": sequence, "sliding_window": window, "layers": 1}
-    attended = [min(place, window or sequence) for place in range(1, sequence + 1)]
+    attended = [min(index, window or sequence) for index in range(1, sequence + 1)]
     ours = float(derive("causal_attention_span", given))
     # The closed form leaves out half of each token's attention to itself.
     assert 0.0 <= sum(attended) / sequence - ours <= 0.5 + 1e-9
@@ -119,13 +119,13 @@ def test_parts_add_up(model: Shapes, sequence: float) -> None:
 
 @given(st.lists(models(), min_size=2, max_size=4), st.lists(sequences, min_size=1, max_size=3))
 def test_many_at_once_are_each_alone(drawn: list[Shapes], lengths: list[float]) -> None:
-    table: dict[str, Any] = {name: np.array([[one[name]] for one in drawn]) for name in SHAPES}
+    table: dict[str, Any] = {name: np.array([[shape[name]] for shape in drawn]) for name in SHAPES}
     table["sequence_length"] = np.array([lengths])
     together = derive("causal_model_flops_per_token", table)
     assert together.shape == (len(drawn), len(lengths))
-    for row, one in enumerate(drawn):
+    for row, shape in enumerate(drawn):
         for column, length in enumerate(lengths):
-            alone = derive("causal_model_flops_per_token", {**one, "sequence_length": length})
+            alone = derive("causal_model_flops_per_token", {**shape, "sequence_length": length})
             assert together[row, column] == alone
     # Without sequences there is no axis of them.
     assert derive("parameters", table).shape == (len(drawn), 1)

@@ -48,8 +48,8 @@ def evaluated(mechanism: str, *wanted: str, **known: Any) -> list[float]:
 
 
 def overlapped(mechanism: str, compute: Any, communication: Any, **known: Any) -> float:
-    both = {"compute_time": compute, "communication_time": communication}
-    return evaluated(mechanism, "overlapped_time", **both, **known)[0]
+    settings = {"compute_time": compute, "communication_time": communication}
+    return evaluated(mechanism, "overlapped_time", **settings, **known)[0]
 
 
 def close(ours: float, exact: Fraction) -> None:

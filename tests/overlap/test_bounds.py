@@ -301,7 +301,7 @@ def test_the_case_that_can_not_be_is_bounded() -> None:
 
 @pytest.mark.parametrize(("share", "most"), [(0.1, 0.111), (0.3, 0.429)])
 def test_what_overlap_can_gain(share: float, most: float) -> None:
-    ideal, found = evaluated(
+    ideal, actual = evaluated(
         "two_durations",
         "ideal_speedup",
         "communication_fraction",
@@ -309,7 +309,7 @@ def test_what_overlap_can_gain(share: float, most: float) -> None:
         communication_time=share,
     )
     assert ideal - 1 == pytest.approx(most, abs=5e-4)
-    assert found == pytest.approx(share)
+    assert actual == pytest.approx(share)
 
 
 # How gradients are cut.

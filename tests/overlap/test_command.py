@@ -27,8 +27,8 @@ NEEDS = {
 def of(mechanism: str) -> str:
     """Return the flags of one case of a mechanism."""
     durations = {"pipeline": "", "fused_messages": "--compute 50ms"}
-    both = durations.get(mechanism, "--compute 50ms --comm 10ms")
-    return f"overlap --kind {mechanism} {both} {NEEDS.get(mechanism, '')}"
+    duration = durations.get(mechanism, "--compute 50ms --comm 10ms")
+    return f"overlap --kind {mechanism} {duration} {NEEDS.get(mechanism, '')}"
 
 
 def told(out: str) -> dict[str, str]:
@@ -39,16 +39,16 @@ def told(out: str) -> dict[str, str]:
 
 
 def test_the_worked_example(cli: Runner) -> None:
-    found = told(cli("overlap --compute 50ms --comm 10ms --efficiency 0.8").out)
-    assert found["sequential"] == "60 ms"
-    assert found["overlapped"] == "52 ms"
-    assert found["ideal (the longer one)"] == "50 ms"
-    assert found["hidden"] == "8 ms"
-    assert found["exposed"] == "2 ms"
-    assert found["speedup"] == "1.154x"
-    assert found["ideal speedup"] == "1.2x"
-    assert found["hidden, of the shorter one"] == "80 %"
-    assert found["bounded by"].startswith("the computation")
+    actual = told(cli("overlap --compute 50ms --comm 10ms --efficiency 0.8").out)
+    assert actual["sequential"] == "60 ms"
+    assert actual["overlapped"] == "52 ms"
+    assert actual["ideal (the longer one)"] == "50 ms"
+    assert actual["hidden"] == "8 ms"
+    assert actual["exposed"] == "2 ms"
+    assert actual["speedup"] == "1.154x"
+    assert actual["ideal speedup"] == "1.2x"
+    assert actual["hidden, of the shorter one"] == "80 %"
+    assert actual["bounded by"].startswith("the computation")
     record = cli("overlap --compute 50ms --comm 10ms --efficiency 0.8 --json").records[0]
     assert record["overlapped_time_s"] == pytest.approx(0.052)
     assert record["overlap_speedup"] == pytest.approx(1.1538, abs=5e-5)
@@ -58,10 +58,10 @@ def test_the_worked_example(cli: Runner) -> None:
 
 def test_what_can_not_be_is_bounded_and_explained(cli: Runner) -> None:
     out = cli("overlap --compute 50ms --comm 80ms --efficiency-of communication").out
-    found = told(out)
-    assert found["overlapped"] == "80 ms"
+    actual = told(out)
+    assert actual["overlapped"] == "80 ms"
     assert "would be 50 ms, less than the" in out
-    assert "bounded by" in found
+    assert "bounded by" in actual
     assert "would be" not in cli("overlap --compute 50ms --comm 10ms --efficiency 0.8").out
 
 
@@ -75,11 +75,13 @@ def test_every_mechanism_reports(cli: Runner, mechanism: str) -> None:
     assert "  assumes " in out
     (record,) = cli(of(mechanism) + " --json").records
     assert record["status"] == "ok"
-    both = record["sequential_time_s"]
+    sequential_time_s = record["sequential_time_s"]
     hidden, time = record["hidden_time_s"], record["overlapped_time_s"]
     # What fusing messages saves isn't sent, so it isn't hidden.
-    assert hidden == pytest.approx(0.0 if mechanism == "fused_messages" else both - time)
-    assert record["overlap_speedup"] == pytest.approx(both / time)
+    assert hidden == pytest.approx(
+        0.0 if mechanism == "fused_messages" else sequential_time_s - time
+    )
+    assert record["overlap_speedup"] == pytest.approx(sequential_time_s / time)
 
 
 def test_what_was_measured(cli: Runner) -> None:
@@ -105,8 +107,8 @@ def test_a_carve_out_that_costs_is_told(cli: Runner) -> None:
 def test_multiprocessors_are_the_machine_s(cli: Runner) -> None:
     asked = "overlap --kind bulk_margin --compute 1ms --comm 0.4ms --num-sm 16"
     # 108 of them on A100: what the collective lasts, the product runs on 92.
-    found = cli(f"{asked} --hardware dgx-a100 --show defaults")
-    assert re.search(r"^  measured.*\n(?:   .*\n)*      sms = 108", found.out, re.MULTILINE)
+    actual = cli(f"{asked} --hardware dgx-a100 --show defaults")
+    assert re.search(r"^  measured.*\n(?:   .*\n)*      sms = 108", actual.out, re.MULTILINE)
     (record,) = cli(f"{asked} --hardware dgx-a100 --json").records
     assert record["overlapped_time_s"] == pytest.approx(1e-3 * 108 / 92)
     assumed = cli(f"{asked} --show defaults").out
@@ -131,17 +133,17 @@ def test_a_cut_product_is_told_as_a_tuning_has_it(cli: Runner, machine: str) -> 
     line = "overlap --rows 8192 --columns 3584 --depth 8192 --comm 0.4ms --ranks 8"
     line += f" --hardware {machine}"
     text = " ".join(cli(f"{line} --kind ring_exchange").out.split())
-    found = re.search(r"has it: the product ([\d.]+) µs, overlapped ([\d.]+) µs, (\d.\d+)x\)", text)
-    assert found is not None
+    match = re.search(r"has it: the product ([\d.]+) µs, overlapped ([\d.]+) µs, (\d.\d+)x\)", text)
+    assert match is not None
     rates = read_rates(machine)
     values = {name: rates[name] for name in TAKEN}
     values |= {"matmul_m": 8192.0, "matmul_n": 3584.0, "matmul_k": 8192.0}
     values |= {"communication_time": 4e-4, "ranks": 8.0}
     tuned = Evaluation(values, {"compute": "tiles", "mechanism": "ring_exchange"})
-    assert float(found[1]) == pytest.approx(1e6 * float(tuned["unsplit_matmul_time"]), abs=0.06)
-    assert float(found[2]) == pytest.approx(1e6 * float(tuned["overlapped_time"]), abs=0.06)
-    own = cli(f"{line} --kind ring_exchange --tile-columns 128").out
-    assert "seven tiles" not in own
+    assert float(match[1]) == pytest.approx(1e6 * float(tuned["unsplit_matmul_time"]), abs=0.06)
+    assert float(match[2]) == pytest.approx(1e6 * float(tuned["overlapped_time"]), abs=0.06)
+    output = cli(f"{line} --kind ring_exchange --tile-columns 128").out
+    assert "seven tiles" not in output
     assert "seven tiles" not in cli(f"{line} --kind bulk_shared".replace(" --ranks 8", "")).out
     line = f"{line} --kind reduce_scatter_pipeline --show defaults"
     parts = cli(line.replace("--ranks", "--splits")).out
@@ -158,11 +160,11 @@ def test_layers_wait_for_what_they_need_unless_said_otherwise(cli: Runner) -> No
 def test_durations_from_shapes_and_bytes(cli: Runner) -> None:
     line = "overlap --kind ring_exchange --rows 8192 --columns 3584 --depth 4096 --M 64MiB"
     line += " --ranks 8 --sm-bandwidth 20GB/s --num-sm 2:32:x2"
-    found = cli(line + " --json").records
-    times = [one["communication_time_s"] for one in found]
+    records = cli(line + " --json").records
+    times = [record["communication_time_s"] for record in records]
     assert times[0] > times[-1]
     assert times[0] == pytest.approx(7 * (0.8e-6 + 2**26 / 8 / 40e9))
-    assert len({one["compute_time_s"] for one in found}) == 1
+    assert len({record["compute_time_s"] for record in records}) == 1
     assert "peak_measured_matmul_flops" in cli(f"{line} --show defaults").out
     half = "overlap --kind bulk_margin --compute 1ms --M 64MiB --ranks 8 --latency 1us"
     assert cli(half + " --half-sms 4 --num-sm 4 --json").records[0][
@@ -181,8 +183,8 @@ def test_durations_from_shapes_and_bytes(cli: Runner) -> None:
 
 
 def test_all_that_suffices(cli: Runner) -> None:
-    found = cli("overlap --kind all --compute 50ms --comm 10ms --csv").rows
-    kinds = {row["mechanism"] for row in found}
+    rows = cli("overlap --kind all --compute 50ms --comm 10ms --csv").rows
+    kinds = {row["mechanism"] for row in rows}
     assert kinds == set(MECHANISMS) - set(NEEDS)
     more = cli("overlap --kind all --compute 50ms --comm 10ms --layer-elements 2e8 --csv").rows
     assert {row["mechanism"] for row in more} == kinds | {"zero3_prefetch"}
@@ -191,8 +193,8 @@ def test_all_that_suffices(cli: Runner) -> None:
 def test_grids(cli: Runner) -> None:
     line = "overlap --kind ddp_buckets,ring_exchange_aggregate --compute 50ms"
     line += " --comm 1ms:100ms:log5 --buckets 4,25 --ranks 2,3"
-    done = cli(line)
-    _, head, *rows = done.out.split("\n\n")[0].splitlines()
+    result = cli(line)
+    _, head, *rows = result.out.split("\n\n")[0].splitlines()
     # As everywhere labels come first, then the shorter axes.
     assert head.split()[:4] == "mechanism gradient_buckets ranks communication_time".split()
     assert len(rows) == 40
@@ -232,9 +234,11 @@ def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
             "gradient_buckets",
             "communication_time",
         )
-        found = dataset.overlapped_time.sel(mechanism="ddp_buckets", gradient_buckets=8).values
+        overlapped_time = dataset.overlapped_time.sel(
+            mechanism="ddp_buckets", gradient_buckets=8
+        ).values
         sent = dataset.communication_time.values
-        np.testing.assert_allclose(found, np.maximum(0.05 + sent / 8, sent + 0.05 / 8))
+        np.testing.assert_allclose(overlapped_time, np.maximum(0.05 + sent / 8, sent + 0.05 / 8))
         assert "li2020" in str(dataset.overlapped_time.attrs) or "PyTorch distributed" in str(
             dataset.overlapped_time.attrs
         )
@@ -248,17 +252,17 @@ def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
 
     line = "overlap --kind two_durations,bulk_shared --compute 50ms --comm 1ms:1s:log4"
     cli(f"{line} --num-sm 8,16 --output one.nc")
-    with open_dataset(Path("one.nc")) as one:
-        (tmp_path / "again.toml").write_text(str(one.attrs["spec"]))
+    with open_dataset(Path("one.nc")) as dataset:
+        (tmp_path / "again.toml").write_text(str(dataset.attrs["spec"]))
         cli("run again.toml --output two.nc --no-plot")
         with open_dataset(Path("two.nc")) as two:
-            assert set(one.variables) == set(two.variables)
-            for name in one.variables:
-                np.testing.assert_array_equal(one[name].values, two[name].values)
+            assert set(dataset.variables) == set(two.variables)
+            for name in dataset.variables:
+                np.testing.assert_array_equal(dataset[name].values, two[name].values)
             # Only one of the two mechanisms takes multiprocessors, and the other no efficiency.
             assert two.attrs["sms"] == 132.0
             assert "the default" in with_constants(two).sms.attrs["origin"]
-            assert one.overlapped_time.dims == ("mechanism", "num_sm", "communication_time")
+            assert dataset.overlapped_time.dims == ("mechanism", "num_sm", "communication_time")
 
 
 @pytest.mark.parametrize(
@@ -267,8 +271,8 @@ def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
         (
             'mechanism = "pipeline"\npp = 4\nnum_micro_batches = 8',
             [
-                f"the mechanism pipeline needs the {what} time per"
-                for what in ("forward", "backward", "PP send/recv")
+                f"the mechanism pipeline needs the {text} time per"
+                for text in ("forward", "backward", "PP send/recv")
             ],
         ),
         (
@@ -285,11 +289,11 @@ def test_a_file_s_spec_gives_it_again(cli: Runner, tmp_path: Path) -> None:
 )
 def test_faults_of_a_spec(cli: Runner, tmp_path: Path, constants: str, lines: list[str]) -> None:
     (tmp_path / "own.toml").write_text(f"[constants]\n{constants}\n")
-    done = cli("run own.toml --no-plot", fine=False)
-    assert done.code == 2
-    given = done.err.splitlines()
+    result = cli("run own.toml --no-plot", fine=False)
+    assert result.code == 2
+    given = result.err.splitlines()
     assert len(given) == len(lines), given
-    assert all(words in found for words, found in zip(lines, given, strict=True)), given
+    assert all(words in line for words, line in zip(lines, given, strict=True)), given
 
 
 # Timelines.
@@ -308,8 +312,8 @@ def test_timelines_are_chrome_traces(cli: Runner, tmp_path: Path, mechanism: str
     end = max(event["ts"] + event["dur"] for event in complete)
     assert end == pytest.approx(record["overlapped_time_s"] * 1e6)
     assert all(event["dur"] > 0 and event["ts"] >= 0 for event in complete)
-    done = cli(of(mechanism) + " --timeline t.json", fine=False)
-    assert (done.code, "exists already" in done.err) == (2, True)
+    result = cli(of(mechanism) + " --timeline t.json", fine=False)
+    assert (result.code, "exists already" in result.err) == (2, True)
 
 
 @pytest.mark.thorough
@@ -327,14 +331,14 @@ def test_timelines_as_a_figure(cli: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("line", "lines"), examples(__file__, "bad_input"))
 def test_bad_input(cli: Runner, tmp_path: Path, line: str, lines: list[str]) -> None:
-    done = cli(f"overlap {line}", fine=False)
-    assert done.code == 2
-    given = done.err.splitlines()
+    result = cli(f"overlap {line}", fine=False)
+    assert result.code == 2
+    given = result.err.splitlines()
     assert len(given) == len(lines)
     for words, found in zip(lines, given, strict=True):
         assert found.startswith("sweeps: ")
         assert words in found
-    assert not done.out
+    assert not result.out
     assert not list(tmp_path.iterdir())
 
 

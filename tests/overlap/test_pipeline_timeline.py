@@ -54,7 +54,7 @@ def check_rows(trace: Mapping[str, Any]) -> None:
     last = max(end for spans in rows.values() for _, end in spans)
     for spans in rows.values():
         spans.sort()
-        assert all(one[1] <= other[0] + 1e-9 * last for one, other in pairwise(spans))
+        assert all(before[1] <= after[0] + 1e-9 * last for before, after in pairwise(spans))
 
 
 def plans(schedule: str) -> Iterator[tuple[int, int, int]]:
@@ -90,7 +90,9 @@ def test_orders_are_those_of_the_simulation(schedule: str) -> None:
         ours = stage_orders(schedule, *plan)
         expected = simulated_orders(schedule, *plan)
         named = [[tuple((KINDS[t.kind], *t[1:]) for t in slot) for slot in our] for our in ours]
-        assert named == [[tuple(map(tuple, slot)) for slot in own] for own in expected], plan
+        assert named == [
+            [tuple(map(tuple, slot)) for slot in events_of_rank] for events_of_rank in expected
+        ], plan
         tasks = sum(len(slot) for own in ours for slot in own)
         assert tasks <= tasks_of(schedule, *plan)
         assert len({task for own in ours for slot in own for task in slot}) == tasks
@@ -133,11 +135,11 @@ def test_a_course_is_as_early_as_can_be(
     )
     duration = simulated.even(parts[0], parts[1] + parts[2], parts[2])
     expected = simulated.run(simulated_orders(schedule, *plan), duration, transfer)
-    for own, (start, end) in zip(ran, expected.spans, strict=True):
-        assert own[0].start == pytest.approx(float(start), rel=1e-12, abs=1e-12)
-        assert own[-1].end == pytest.approx(float(end), rel=1e-12)
-    for own, slots in zip(ran, orders, strict=True):
-        assert [one.slot for one in own] == slots
+    for events_of_rank, (start, end) in zip(ran, expected.spans, strict=True):
+        assert events_of_rank[0].start == pytest.approx(float(start), rel=1e-12, abs=1e-12)
+        assert events_of_rank[-1].end == pytest.approx(float(end), rel=1e-12)
+    for events_of_rank, slots in zip(ran, orders, strict=True):
+        assert [one.slot for one in events_of_rank] == slots
     # All that crosses a boundary is sent, and arrives before what needs it starts.
     starts = {task: one.start for own in ran for one in own for task in one.slot}
     for at, own_sent in enumerate(sent):

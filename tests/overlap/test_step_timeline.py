@@ -178,12 +178,13 @@ def test_rows_are_whole_and_do_not_overlap(line: str) -> None:
         passes = [span for span in of(list(spans), PASSES) if span.kind not in after]
         parts = of(list(spans), PARTS)
         assert sum(part.duration for part in parts) == pytest.approx(
-            sum(one.duration for one in passes), rel=1e-9
+            sum(pass_index.duration for pass_index in passes), rel=1e-9
         )
         # A part lies in a pass.
         for part in parts:
             assert any(
-                one.start - 1e-12 <= part.start and part.end <= one.end + 1e-12 for one in passes
+                pass_index.start - 1e-12 <= part.start and part.end <= pass_index.end + 1e-12
+                for pass_index in passes
             )
 
 
@@ -248,12 +249,12 @@ def test_traces_say_what_analysis_says_of_overlap(line: str, tmp_path: Path) -> 
         if row not in rows:
             assert whole == 0.0
             continue
-        found = own.by_stream[rows.index(row) + 1]
-        assert found.communication == pytest.approx(whole, rel=1e-5), row
+        actual = own.by_stream[rows.index(row) + 1]
+        assert actual.communication == pytest.approx(whole, rel=1e-5), row
         exposed = float(known[f"exposed_{dimension}_time"])
-        assert found.exposed == pytest.approx(exposed, rel=1e-4, abs=1e-6), row
+        assert actual.exposed == pytest.approx(exposed, rel=1e-4, abs=1e-6), row
         # No more hides than there is to hide, and to hide behind.
-        assert found.overlapped <= min(found.communication, own.computation)
+        assert actual.overlapped <= min(actual.communication, own.computation)
     # What a stage between others sends both ways, be it on several streams at once.
     if known["pp"] > 2.0:
         sends = [at for at, row in enumerate(rows, 1) if row.startswith(SENDS)]
@@ -274,9 +275,9 @@ def test_traces_have_what_the_ends_communicate(line: str, tmp_path: Path) -> Non
     for stage, own in zip(step.stages, read(tmp_path / "step.json")[1], strict=True):
         rows = list(dict.fromkeys(span.row for span in step.stages[stage]))
         if TABLES in rows:
-            found = own.by_stream[rows.index(TABLES) + 1]
-            assert found.exposed == found.communication > 0.0
-            sent[stage] = found.communication
+            actual = own.by_stream[rows.index(TABLES) + 1]
+            assert actual.exposed == actual.communication > 0.0
+            sent[stage] = actual.communication
     first, *between, last = sent.values()
     tied = float(known["tied_all_reduce_backward_time"])
     assert (tied > 0.0) == ("3.2-1b" in line)
@@ -332,9 +333,9 @@ def test_a_pair_gains_what_overlap_gains() -> None:
     gain = 0.1 * both
     plain, better = (course(line, stage_overlapped_time=both - one) for one in (0.0, gain))
     assert better.end < plain.end
-    for one, other in zip(plain.stages["stage 3"], better.stages["stage 3"], strict=False):
-        if one.kind == PAIR and one.row == PASSES:
-            assert other.duration == pytest.approx(one.duration - gain, rel=1e-9)
+    for left, right in zip(plain.stages["stage 3"], better.stages["stage 3"], strict=False):
+        if left.kind == PAIR and left.row == PASSES:
+            assert right.duration == pytest.approx(left.duration - gain, rel=1e-9)
     check_rows(chrome_trace(better.stages))
 
 
@@ -415,16 +416,16 @@ def test_what_has_no_timeline_is_told(cli: Runner, tmp_path: Path, line: str, wo
 @pytest.mark.thorough
 def test_a_file_that_is_there_is_kept(cli: Runner, tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("mine")
-    done = cli(f"analysis {STEP} --timeline t.json", fine=False)
-    assert done.code == 2
-    assert "exists already" in done.err
+    result = cli(f"analysis {STEP} --timeline t.json", fine=False)
+    assert result.code == 2
+    assert "exists already" in result.err
     assert (tmp_path / "t.json").read_text() == "mine"
     cli(f"analysis {STEP} --timeline t.json --overwrite")
     check_rows(json.loads((tmp_path / "t.json").read_text()))
 
 
 def test_a_step_of_a_program_is_noted_beside(cli: Runner) -> None:
-    done = cli(f"analysis {STEP} --timeline t.json --json", fine=False)
-    assert done.code == 0
-    assert done.records
-    assert "wrote t.json" in done.err
+    result = cli(f"analysis {STEP} --timeline t.json --json", fine=False)
+    assert result.code == 0
+    assert result.records
+    assert "wrote t.json" in result.err

@@ -115,7 +115,9 @@ def test_a_link_shows_what_is_stored(browser: Any, files: dict[str, Path]) -> No
     cells = states(dataset, 150)  # A thousand of them are compared outside of a browser
     dims = [dim["name"] for dim in data["dims"]]
     names = [
-        one["name"] for one in data["arrays"] if one["role"] == "quantity" and not one["percent"]
+        array["name"]
+        for array in data["arrays"]
+        if array["role"] == "quantity" and not array["percent"]
     ]
     chosen = [names[n % len(names)] for n in range(len(cells))]
     fragments = [
@@ -175,13 +177,13 @@ def test_a_reader_limits_compares_and_passes_on(browser: Any, files: dict[str, P
     rows = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
     assert "step_time [s]" in rows[0]
     assert len(rows) == 1 + 3 * 64
-    again = Opened(browser, files[PLANS])
-    again.page.goto(page.url)
-    again.page.reload()
-    again.page.wait_for_selector("html[data-ready]")
-    assert again.text("compare") == opened.text("compare")
-    assert again.text("answer") == limited
-    again.close()
+    opened_file = Opened(browser, files[PLANS])
+    opened_file.page.goto(page.url)
+    opened_file.page.reload()
+    opened_file.page.wait_for_selector("html[data-ready]")
+    assert opened_file.text("compare") == opened.text("compare")
+    assert opened_file.text("answer") == limited
+    opened_file.close()
     opened.close()
 
 
@@ -293,11 +295,11 @@ def test_a_step_of_a_slider_is_seen_at_once(browser: Any, calculator: Path) -> N
     """The answer and its figure change in the step itself; what takes long comes after it."""
     opened = Opened(browser, calculator)
     opened.page.get_by_role("heading", name="Numbers", exact=True).wait_for()
-    found = opened.page.evaluate(STEPS)
-    for part in zip(*found["seen"], strict=True):
-        assert all(one != other for one, other in itertools.pairwise(part))
-    assert found["tables"]
-    assert found["waits"]
+    values_by_name = opened.page.evaluate(STEPS)
+    for part in zip(*values_by_name["seen"], strict=True):
+        assert all(before != after for before, after in itertools.pairwise(part))
+    assert values_by_name["tables"]
+    assert values_by_name["waits"]
     opened.close()
 
 
@@ -370,11 +372,13 @@ def test_a_calculator_says_whether_memory_fits(browser: Any, calculator: Path) -
         opened.page.goto(f"{calculator.as_uri()}#tp={tp}&pp={pp}&recompute=none")
         opened.page.reload()
         opened.page.wait_for_selector("html[data-ready]")
-        own = sweeps.sweep(STATED, **{**FITTING, "tp": tp, "pp": pp, "recompute": "none"})
-        state = float(own.peak_memory) / float(own.memory_capacity)
-        band = band_words(float(own.memory_error_band_low), float(own.memory_error_band_high))
+        dataset = sweeps.sweep(STATED, **{**FITTING, "tp": tp, "pp": pp, "recompute": "none"})
+        state = float(dataset.peak_memory) / float(dataset.memory_capacity)
+        band = band_words(
+            float(dataset.memory_error_band_low), float(dataset.memory_error_band_high)
+        )
         low, high = (
-            state * (1 + float(own[f"memory_error_band_{end}"])) for end in ("low", "high")
+            state * (1 + float(dataset[f"memory_error_band_{end}"])) for end in ("low", "high")
         )
         said[FIT[0 if low > 1 else 1 if high > 1 else 2]] = answer = opened.text("answer")
         assert f"({band})" in answer
@@ -449,14 +453,14 @@ def test_the_plans_page_leads_with_the_plan_that_is_recommended(
     assert [*map(float, named.groups())] == [first[name] for name in degrees]
     opened.close()
     # Among plans that tie the simplest is the one, not the fastest.
-    own = stored(PLANS).copy(deep=True)
-    slower = (own.tp == 8) & (own.pp == 1) & (own.cp == 1)
-    own["step_time"] = own.step_time.where(~slower, own.step_time * 1.02).assign_attrs(
-        own.step_time.attrs
+    dataset = stored(PLANS).copy(deep=True)
+    slower = (dataset.tp == 8) & (dataset.pp == 1) & (dataset.cp == 1)
+    dataset["step_time"] = dataset.step_time.where(~slower, dataset.step_time * 1.02).assign_attrs(
+        dataset.step_time.attrs
     )
-    write_page(page_of(own, figures_of(own), "x.nc"), tmp_path / "x.html")
+    write_page(page_of(dataset, figures_of(dataset), "x.nc"), tmp_path / "x.html")
     opened = Opened(browser, tmp_path / "x.html")
     assert "tp 8 · pp 1 · dp 64 · micro-batch 1" in opened.text("answer")
-    least = float(own.step_time.isel(recompute=0, zero_stage=0).where(~slower).min())
+    least = float(dataset.step_time.isel(recompute=0, zero_stage=0).where(~slower).min())
     assert least < float(first["step_time_s"]) * 1.02
     opened.close()

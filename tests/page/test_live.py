@@ -74,7 +74,7 @@ def choices(model: str, sets: int, rows: int) -> tuple[dict[str, Any], dict[str,
         labels[name] = [str(one) for one in rng.permutation((values * 8)[:sets])]
 
     losses = np.random.default_rng(47).permutation(LABELS["loss"].values)
-    labels["loss"] = [str(one) for one in np.resize(losses, sets)]
+    labels["loss"] = [str(loss) for loss in np.resize(losses, sets)]
 
     def draw(*values: float) -> list[float]:
         return rng.choice(np.array(values, dtype=float), rows).tolist()
@@ -146,7 +146,7 @@ def test_a_page_of_a_torus_is_the_sweep(tmp_path: Path) -> None:
     labels, numbers = choices(DENSE, *ON_TORUS)
     numbers["world_size"] = [512.0 if one == 1000.0 else one for one in numbers["world_size"]]
     page = compare(tmp_path, {"model": DENSE, **TORUS}, labels, numbers)
-    controls = {one["name"]: one for one in page.data["controls"]}
+    controls = {control["name"]: control for control in page.data["controls"]}
     gpus, tensor = controls["world_size"], controls["tp"]
     # Below 64 chips a slice has no wrapped links, above 8,192 it is several pods.
     assert (gpus["only"], list(gpus["values"])) == (True, [1, *(2**n for n in range(6, 14))])
@@ -221,11 +221,11 @@ def compare(
     names = [name for name in OUTPUTS if name not in numbers]
     asked = {"each": each, "names": names}
     result = np.array(run_script(folder, page, page.code + TOLD, asked), dtype=object)
-    found = sweeps.sweep(names, labels=labels, numbers=numbers, **plan)
-    status = found.status.transpose("labels", "numbers").values.ravel()
+    dataset = sweeps.sweep(names, labels=labels, numbers=numbers, **plan)
+    status = dataset.status.transpose("labels", "numbers").values.ravel()
     np.testing.assert_array_equal(result[:, 0].astype(int), status)
     assert 0.1 < np.mean(status & FAULTS.masking("step_time") == 0) < 0.9
-    true = dict(values_of(found, names, status))
+    true = dict(values_of(dataset, names, status))
     step = sum(np.nan_to_num(np.abs(true[name])) for name in STEP_PARTS)
     for index, name in enumerate(names, 1):
         said, expected = result[:, index].astype(float), true[name]
@@ -237,15 +237,15 @@ def compare(
 
 
 def values_of(
-    found: xr.Dataset, names: list[str], status: Any
+    dataset: xr.Dataset, names: list[str], status: Any
 ) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield quantities cell by cell, with the holes that each cell by itself has."""
     dims = ("labels", "numbers")
-    sizes = [found.sizes[dim] for dim in dims]
+    sizes = [dataset.sizes[dim] for dim in dims]
     for name in names:
         # What is one number for all cells is no variable.
-        alone = xr.Variable((), found.attrs.get(name))
-        own = found.variables.get(name, alone)
+        alone = xr.Variable((), dataset.attrs.get(name))
+        own = dataset.variables.get(name, alone)
         values = own.values if own.dims in ((), dims, dims[:1], dims[1:]) else own.values.T
         shape = [size if dim in own.dims else 1 for dim, size in zip(dims, sizes, strict=True)]
         whole = np.broadcast_to(values.reshape(shape), sizes).ravel()
@@ -293,8 +293,8 @@ def test_the_command_on_the_page_gives_its_numbers(
     result = run_script(tmp_path, page, page.code + code, changes)
     for command, step, band in result:
         (row,) = Runner(capsys)(command.removeprefix("sweeps "), "--json").records
-        found = (row["step_time_s"], row["error_band_high"])
-        assert found == pytest.approx((step, band), rel=1e-12)
+        actual = (row["step_time_s"], row["error_band_high"])
+        assert actual == pytest.approx((step, band), rel=1e-12)
     assert len({step for _, step, _ in result}) == len(changes)
 
 
@@ -305,15 +305,15 @@ def test_the_gallerys_calculator_is_of_the_present_formulas(tmp_path: Path) -> N
     text, data, _ = parts_of((GALLERY / f"{DENSE}-on-dgx-h100.html").read_bytes())
     options = f"{OPTIONS.rpartition(' --output')[0]} --zero-stage 1 --sp --recompute selective"
     file = f"outputs/gallery/{DENSE}-on-dgx-h100.html"
-    again = f"sweeps page {options} --hardware dgx-h100 --output {file} --overwrite"
-    assert kept_of(text) == kept_of(compose(page, "x").decode()), again
+    repeated_text = f"sweeps page {options} --hardware dgx-h100 --output {file} --overwrite"
+    assert kept_of(text) == kept_of(compose(page, "x").decode()), repeated_text
     present = parts_of(compose(page, "x"))[1]
     for part in ("controls", "labels", "outputs"):
-        assert [o["name"] for o in data[part]] == [o["name"] for o in present[part]], again
+        assert [o["name"] for o in data[part]] == [o["name"] for o in present[part]], repeated_text
     (code,) = re.findall(r"const program = .*?^}\)\(\);$", text, re.S | re.M)
     old = run_script(tmp_path, replace(page, data=data), code + TOLD, STARTS)
     now = run_script(tmp_path, page, page.code + TOLD, STARTS)
-    assert np.array(old, float) == pytest.approx(np.array(now, float), rel=0.02), again
+    assert np.array(old, float) == pytest.approx(np.array(now, float), rel=0.02), repeated_text
 
 
 @pytest.mark.thorough
@@ -395,13 +395,13 @@ def test_a_page_runs_interleaved_chunks_as_formulas_do(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @needs_node
 def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
-    own = {
+    settings = {
         "world_size": 16,
         "global_batch_size": 16,
         "sequence_length": 4096,
         "memory_capacity": 141e9,
     }
-    plan = {**FITTING, **{name: str(value) for name, value in own.items()}}
+    plan = {**FITTING, **{name: str(value) for name, value in settings.items()}}
     code = """
     const chosen = { ...startOf(data), ...asked };
     const each = [...candidates(data, chosen)];
@@ -411,7 +411,7 @@ def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
     }, Infinity);
     """
     page = page_from(**FITTING)
-    result = run_script(tmp_path, page, page.code + code, own)
+    result = run_script(tmp_path, page, page.code + code, settings)
     given = {name: own for name, own in plan.items() if name not in result["each"][0]}
     columns = {
         name: [one[name] for one in result["each"]]
@@ -428,15 +428,15 @@ def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
             ]
             numbers = {name: np.array(column, float)[kept] for name, column in columns.items()}
             labels = {"recompute": recompute, "schedule": schedule}
-            found = sweeps.sweep(["step_time", "peak_memory"], numbers=numbers, **given, **labels)
+            dataset = sweeps.sweep(["step_time", "peak_memory"], numbers=numbers, **given, **labels)
             # Megatron-LM doesn't interleave what it shards fully.
             runs = (numbers["zero_stage"] < 2) | (numbers["virtual_pipeline_size"] == 1)
-            runs &= found.peak_memory.values <= 0.9 * 141e9
-            times = np.where(runs, found.step_time.values, np.nan)
+            runs &= dataset.peak_memory.values <= 0.9 * 141e9
+            times = np.where(runs, dataset.step_time.values, np.nan)
             fine += int(np.sum(~np.isnan(times)))
-            for place in np.flatnonzero(~np.isnan(times)):
-                split = ",".join(f"{numbers[name][place]:g}" for name in ("tp", "cp", "pp"))
-                least[split] = min(times[place], least.get(split, math.inf))
+            for position in np.flatnonzero(~np.isnan(times)):
+                split = ",".join(f"{numbers[name][position]:g}" for name in ("tp", "cp", "pp"))
+                least[split] = min(times[position], least.get(split, math.inf))
     assert (result["tried"], result["fine"]) == (len(result["each"]), fine)
     assert fine > 30
     best = {

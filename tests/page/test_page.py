@@ -60,9 +60,9 @@ def test_what_a_page_shows_is_what_is_stored(tmp_path: Path, name: str) -> None:
     dataset, page = stored(name), page_from(name)
     cells = states(dataset, 1000)
     names = [
-        one["name"]
-        for one in page.data["arrays"]
-        if one["role"] == "quantity" and not one.get("texts")
+        array["name"]
+        for array in page.data["arrays"]
+        if array["role"] == "quantity" and not array.get("texts")
     ]
     code = """
     const sweep = openSweep(data, bytes);
@@ -262,7 +262,7 @@ def test_the_gallerys_page_holds_the_gallerys_sweep() -> None:
     present = parts_of(compose(page_from(PLANS), f"{PLANS}.html"))
     # Its look and its script are the present ones; its words may be those of a day before.
     assert kept_of(text) == kept_of(present[0]), "sweeps page llama3-70b-plans.nc --overwrite"
-    assert [one["name"] for one in data["arrays"]] == [o["name"] for o in present[1]["arrays"]]
+    assert [array["name"] for array in data["arrays"]] == [o["name"] for o in present[1]["arrays"]]
 
 
 def kept_of(text: str) -> list[str]:
@@ -320,9 +320,9 @@ def test_the_command_writes_a_page_once(cli: Runner, tmp_path: Path) -> None:
     assert cli(f"{line} --overwrite --at topology=torus --at ranks=64 --quantity time").code == 0
     _, data, _ = parts_of((tmp_path / "x.html").read_bytes())
     assert [dim["name"] for dim in data["dims"]] == ["algorithm", "message_bytes"]
-    assert {one["name"] for one in data["arrays"] if one["role"] == "quantity"} == {"time"}
+    assert {array["name"] for array in data["arrays"] if array["role"] == "quantity"} == {"time"}
     assert len((tmp_path / "x.html").read_bytes()) < len(whole)
-    assert {one.name for one in tmp_path.iterdir()} == {"x.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {"x.html"}
 
 
 def test_a_run_leaves_its_page_beside_its_file(cli: Runner, tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_page_of_a_sensitivity_shows_what_moves_the_answer() -> None:
     page = page_of(dataset.assign_attrs(title="What moves it"), [], "s.nc")
     (asked,) = page.data["figures"]
     assert (page.title, asked["state"]["y"]) == ("What moves it", "upper_change")
-    result = {one["name"]: one for one in page.data["arrays"]}
+    result = {array["name"]: array for array in page.data["arrays"]}
     assert all(result[name]["percent"] for name in changes)
     assert result["upper_change"]["better"] == "more"
 
@@ -393,12 +393,12 @@ def test_a_page_of_reductions_tells_what_was_found(cli: Runner, tmp_path: Path) 
     const found = foundAt(sweep, page.asked.array, cell);
     process.stdout.write(JSON.stringify([cell.best_rank, found]));
     """
-    rank, found = run_script(tmp_path, page, HELD + code)
+    rank, actual = run_script(tmp_path, page, HELD + code)
     first = dataset.isel(best_rank=0, inter_bandwidth=1)
     plan = dataset.isel(plan=int(first.best_plan))
     assert rank == 0  # Of the best ones the first, not one in their midst
-    assert f"tp {float(plan.tp):g}" in found
-    assert f"micro batch size {float(first.best_micro_batch_size):g}" in found
+    assert f"tp {float(plan.tp):g}" in actual
+    assert f"micro batch size {float(first.best_micro_batch_size):g}" in actual
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_a_thousand_states_of_all_picks_are_those_of_sweeps(
     write_page(replace(page, code=page.code + ASKED), tmp_path / "calculator.html")
     opened = Opened(browser, tmp_path / "calculator.html")
     picks = page.data["picks"]
-    kinds = {kind: np.resize(rng.permutation(one["names"]), PAIRS) for kind, one in picks.items()}
+    kinds = {kind: np.resize(rng.permutation(pick["names"]), PAIRS) for kind, pick in picks.items()}
     each_pair = zip(*kinds.values(), strict=True)
     pairs = [dict(zip(kinds, map(str, pair), strict=True)) for pair in each_pair]
     experts = dict(zip(picks["model"]["names"], picks["model"]["columns"]["experts"], strict=True))
@@ -128,11 +128,13 @@ def test_a_thousand_states_of_all_picks_are_those_of_sweeps(
         given = {
             name: value for name, value in {**first, **PLAN, **pair}.items() if name not in numbers
         }
-        found = sweeps.sweep(names, labels=labels, numbers=numbers, **given)
-        every = xr.DataArray(np.zeros((SETS, ROWS)), dims=("labels", "numbers"))
-        status = found.status.broadcast_like(every).transpose(*every.dims).values.ravel()
+        dataset = sweeps.sweep(names, labels=labels, numbers=numbers, **given)
+        data_array = xr.DataArray(np.zeros((SETS, ROWS)), dims=("labels", "numbers"))
+        status = (
+            dataset.status.broadcast_like(data_array).transpose(*data_array.dims).values.ravel()
+        )
         np.testing.assert_array_equal(result[:, 0].astype(int), status, err_msg=str(pair))
-        true = dict(values_of(found, names, status))
+        true = dict(values_of(dataset, names, status))
         step = sum(np.nan_to_num(np.abs(true[name])) for name in STEP_PARTS)
         for index, name in enumerate(names, 1):
             said, expected = result[:, index].astype(float), true[name]
@@ -166,7 +168,7 @@ def test_what_holds_of_one_pair_alone_has_no_pickers() -> None:
     """Of a step that was measured, of bare sizes: no other model, of the latter other machines."""
     measured = {**FIRST, **PLAN, "model": "llama3-8b", "measured_step_time": "1.2 s"}
     picks = page_from(**measured).data["picks"]
-    assert [one["names"] for one in picks.values()] == [("llama3-8b",), ("dgx-h100",)]
+    assert [pick["names"] for pick in picks.values()] == [("llama3-8b",), ("dgx-h100",)]
     shapes = {"layers": 32, "hidden_size": 4096, "heads": 32, "vocabulary_size": 32000}
     sizes = {**shapes, "ffn_size": 11008, "gated_mlp": 1, "tied_embeddings": 0}
     bare = {name: str(value) for name, value in sizes.items()}

@@ -122,7 +122,7 @@ def everything(point: Point) -> Everything:
     experts = int(given.get("experts", 0.0))
     megatron = base["framework"].startswith("megatron-lm")
     every = list(rows(point, space.choices, experts))
-    found = Everything()
+    exhaustive_result = Everything()
     for again, schedule in product(
         map(str, space.choices["recompute"]), map(str, space.choices["schedule"])
     ):
@@ -138,22 +138,26 @@ def everything(point: Point) -> Everything:
             continue
         labels = {**base, "recompute": again, "schedule": schedule}
         columns = {name: np.array([row[name] for row in own], dtype=float) for name in own[0]}
-        one = Evaluation({**given, **columns}, labels)
+        evaluation = Evaluation({**given, **columns}, labels)
         with np.errstate(all="ignore"):
             wrong = np.zeros(len(own), dtype=bool)
-            for fallen in faults(one):
+            for fallen in faults(evaluation):
                 mask = np.broadcast_to(fallen.where, (len(own),))
-                found.fallen[fallen.requirement.fault] += int(mask.sum())
+                exhaustive_result.fallen[fallen.requirement.fault] += int(mask.sum())
                 wrong |= mask
-            time = np.broadcast_to(one["step_time"], (len(own),))
-            memory = np.broadcast_to(one["peak_memory"], (len(own),))
+            time = np.broadcast_to(evaluation["step_time"], (len(own),))
+            memory = np.broadcast_to(evaluation["peak_memory"], (len(own),))
         limit = point.threshold * given["memory_capacity"]
-        share = np.broadcast_to(one["recomputed_fraction"], (len(own),))
+        share = np.broadcast_to(evaluation["recomputed_fraction"], (len(own),))
         # Of no layer a block is nothing, of all layers the full recomputation that is there too.
         if again == "block":
             wrong |= share >= 1.0
-        for place in np.nonzero(~wrong & (memory <= limit))[0]:
-            result = "none" if again == "block" and share[place] == 0.0 else again
-            key = (*(own[place][name] for name in own[0] if name != "world_size"), result, schedule)
-            found.times[key] = (float(time[place]), float(memory[place]))
-    return found
+        for position in np.nonzero(~wrong & (memory <= limit))[0]:
+            result = "none" if again == "block" and share[position] == 0.0 else again
+            key = (
+                *(own[position][name] for name in own[0] if name != "world_size"),
+                result,
+                schedule,
+            )
+            exhaustive_result.times[key] = (float(time[position]), float(memory[position]))
+    return exhaustive_result

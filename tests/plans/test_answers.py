@@ -69,21 +69,21 @@ def test_changes_are_evaluated_again() -> None:
     one = usual()
     for effect in one.effects:
         detail = effect.detail
-        (again,) = details([detail.plan], ("step_time", "peak_memory"))
-        assert again["step_time"] == detail["step_time"]
+        (repeated_detail,) = details([detail.plan], ("step_time", "peak_memory"))
+        assert repeated_detail["step_time"] == detail["step_time"]
         if np.isfinite(effect.slower):
             ratio = detail["step_time"] / one.main[0]["step_time"]
             assert effect.slower == pytest.approx(ratio - 1.0)
         else:
             assert effect.note
     # Among those of the plan that can run none is better: the search would have found it.
-    own = [
+    effects = [
         e
         for e in one.effects
         if not e.change.machine and not e.note and e.detail["peak_memory"] <= 72e9
     ]
-    assert own
-    assert min(e.slower for e in own) >= -1e-9
+    assert effects
+    assert min(e.slower for e in effects) >= -1e-9
 
 
 @pytest.mark.thorough
@@ -177,7 +177,7 @@ def test_layouts_are_those_that_stages_are_counted_by(
     known = {**given, "mtp_depths": float(further), "weight_copies": 1.0, "stage": np.arange(4.0)}
     values = Evaluation(known, {})["stage_layers"]
     if published != "Ett|tt|t|L":  # Free places beyond the last stage's are counted as held.
-        assert values.tolist()[:3] == [sum(chunk[place::4]) for place in range(3)]
+        assert values.tolist()[:3] == [sum(chunk[index::4]) for index in range(3)]
         assert values[3] >= sum(chunk[3::4])
 
 
@@ -288,12 +288,12 @@ def test_a_node_lost() -> None:
     replicas = [one for one in every if one.words.startswith("the plan with dp")]
     assert len(replicas) == 2
     assert all(replica.plan["pp"] == first.main[0].plan["pp"] for replica in replicas)
-    assert {one.plan["global_batch_size"] for one in replicas} >= {512.0}
+    assert {replica.plan["global_batch_size"] for replica in replicas} >= {512.0}
     # Every smaller number of nodes, searched by itself, is no better.
     for gpus in range(56, 0, -8):
-        other = answer(point(model="llama3-70b", gpus=gpus, global_batch_size=512))
-        if other.recommended is not None:
-            (rate,) = details([other.recommended], ("tokens_per_second",))
+        other_answer = answer(point(model="llama3-70b", gpus=gpus, global_batch_size=512))
+        if other_answer.recommended is not None:
+            (rate,) = details([other_answer.recommended], ("tokens_per_second",))
             assert rate["tokens_per_second"] <= kept.rate * (1 + 1e-12), gpus
 
 
@@ -315,10 +315,10 @@ def test_504_gpus() -> None:
     plan = one.recommended
     assert plan is not None
     assert plan["tp"] * plan["cp"] * plan["pp"] * plan["dp"] == 504.0
-    other = other_batch(one)
-    assert other is not None
-    assert other.answer.point.constants["global_batch_size"] == 504.0
-    assert other.faster > 0.2
+    alternative = other_batch(one)
+    assert alternative is not None
+    assert alternative.answer.point.constants["global_batch_size"] == 504.0
+    assert alternative.faster > 0.2
 
 
 # Experts.
@@ -351,24 +351,24 @@ def test_an_all_to_all_between_nodes_takes_longer() -> None:
 
 def test_imbalance_costs_time() -> None:
     even = search(space_of(point(model="mixtral-8x7b", gpus=32))).recommended
-    (one, other) = details([even, even.changed({"expert_load_imbalance": 1.5})], ("step_time",))
-    assert other["step_time"] > one["step_time"]
+    (left, right) = details([even, even.changed({"expert_load_imbalance": 1.5})], ("step_time",))
+    assert right["step_time"] > left["step_time"]
 
 
 @pytest.mark.thorough
 def test_of_plans_as_good_as_can_be_told_the_simplest_is_recommended() -> None:
     for several in (1, 4 * KEPT):  # Whatever is kept beside it
-        found = search(space_of(point(model="llama3-70b", gpus=256)), several)
-        edge = (1.0 + tie()) * min(found.values)
+        match = search(space_of(point(model="llama3-70b", gpus=256)), several)
+        edge = (1.0 + tie()) * min(match.values)
         near = [
-            plan for plan in (*found.best[:KEPT], *found.splits) if plan.known["step_time"] <= edge
+            plan for plan in (*match.best[:KEPT], *match.splits) if plan.known["step_time"] <= edge
         ]
-        assert effort(found.recommended) == min(map(effort, near))
-        assert found.splits[0] == found.recommended
-        assert len({plan.split for plan in found.splits}) == len(found.splits)
-        assert found.tied == len({plan.split for plan in near}) > 1
-        assert found.ranked[0].known["step_time"] == min(found.values)
-    assert min(found.values) < found.values[0] <= edge
+        assert effort(match.recommended) == min(map(effort, near))
+        assert match.splits[0] == match.recommended
+        assert len({plan.split for plan in match.splits}) == len(match.splits)
+        assert match.tied == len({plan.split for plan in near}) > 1
+        assert match.ranked[0].known["step_time"] == min(match.values)
+    assert min(match.values) < match.values[0] <= edge
 
 
 # Bad input.

@@ -32,11 +32,11 @@ def test_published_batches_are_of_whole_trainings() -> None:
 
 
 def test_batches_go_from_the_nearest_in_size_to_the_largest_of_the_kind() -> None:
-    found = batches_of("llama3-70b", given("llama3-70b", sequence_length=8192), 15e12)
-    assert found is not None
-    assert (found.usual.model, found.largest.model) == ("llama2-70b", "phi-4")
-    assert found.sequences == (512, 1024, 2048)
-    assert "4.19 to 16.8 M tokens" in found.words
+    batches = batches_of("llama3-70b", given("llama3-70b", sequence_length=8192), 15e12)
+    assert batches is not None
+    assert (batches.usual.model, batches.largest.model) == ("llama2-70b", "phi-4")
+    assert batches.sequences == (512, 1024, 2048)
+    assert "4.19 to 16.8 M tokens" in batches.words
     # Of a published model the first is its own.
     own = batches_of("deepseek-v3", given("deepseek-v3"), 14.8e12)
     assert own is not None
@@ -50,18 +50,19 @@ def test_no_batch_exceeds_what_was_published_of_as_short_a_training(
     model: str, tokens: float
 ) -> None:
     known = given(model)
-    found = batches_of(model, known, tokens)
-    assert found is not None
+    batches = batches_of(model, known, tokens)
+    assert batches is not None
     most = max(
         published_batch.batch
         for published_batch in published_batches()
         if published_batch.tokens <= NEAR * tokens
     )
-    assert max(found.sequences[1:], default=0.0) * 4096 <= most
-    assert all(count.is_integer() for count in found.sequences)
+    assert max(batches.sequences[1:], default=0.0) * 4096 <= most
+    assert all(count.is_integer() for count in batches.sequences)
     assert [
-        later / first for first, later in zip(found.sequences, found.sequences[1:], strict=False)
-    ] == [2.0] * (len(found.sequences) - 1)
+        later / first
+        for first, later in zip(batches.sequences, batches.sequences[1:], strict=False)
+    ] == [2.0] * (len(batches.sequences) - 1)
 
 
 @pytest.mark.thorough
@@ -79,7 +80,7 @@ def offered(batch: float, *runs: tuple[int, float, float]) -> Offer:
         Tried(gpus, replace(known, values={**known.values, "run_days": days, "run_cost": cost}))
         for gpus, days, cost in runs
     )
-    made = [one for one in tried if one.days <= 10.0]
+    made = [trial for trial in tried if trial.days <= 10.0]
     return Offer("dgx-h100", tried, made[0] if made else None, batch=batch)
 
 
@@ -87,14 +88,14 @@ def offered(batch: float, *runs: tuple[int, float, float]) -> Offer:
 def test_the_smallest_batch_is_taken_that_costs_as_little_as_any() -> None:
     wish = Wish(tokens=100e9, days=10.0)
     few = offered(64.0, (512, 12.0, 90.0), (1024, 9.0, 130.0))
-    some = offered(128.0, (512, 9.9, 103.0))
+    offer = offered(128.0, (512, 9.9, 103.0))
     many = offered(256.0, (512, 9.0, 100.0))
-    assert best_batch([few, some, many], wish) == 128.0
+    assert best_batch([few, offer, many], wish) == 128.0
     assert best_batch([few, many], wish) == 256.0
     assert best_batch([few], wish) == 64.0
     assert best_batch([offered(64.0, (512, 12.0, 90.0))], wish) is None
     # One over the budget is none.
-    assert best_batch([few, some, many], replace(wish, budget=101.0)) == 256.0
+    assert best_batch([few, offer, many], replace(wish, budget=101.0)) == 256.0
 
 
 @pytest.mark.thorough
@@ -106,20 +107,23 @@ def test_each_batch_s_run_is_that_of_the_batch_alone() -> None:
 
     def telling(name: str, batch: float) -> Any:
         told.append((name, batch))
-        return lambda done, total: None
+        return lambda result, total: None
 
-    found = offers(asked, wish, (64.0, 128.0), telling)
-    assert [one.batch for one in found] == [64.0, 128.0]
-    best = best_batch(found, wish)
+    actual_offers = offers(asked, wish, (64.0, 128.0), telling)
+    assert [actual_offer.batch for actual_offer in actual_offers] == [64.0, 128.0]
+    best = best_batch(actual_offers, wish)
     assert best is not None
     assert told == [("dgx-h100", 64.0), ("dgx-h100", 128.0), ("dgx-h100", best)]
     (alone,) = offers(asked, wish, (best,), telling)
-    (again,) = (one for one in found if one.batch == best)
-    assert again.least is not None
+    (actual_offer,) = (one for one in actual_offers if one.batch == best)
+    assert actual_offer.least is not None
     assert alone.least is not None
-    assert (again.least.gpus, again.least.days) == (alone.least.gpus, alone.least.days)
+    assert (actual_offer.least.gpus, actual_offer.least.days) == (
+        alone.least.gpus,
+        alone.least.days,
+    )
     # Records carry the batch.
-    table = layout([Bought(found, wish, asked["dgx-h100"])], {})
+    table = layout([Bought(actual_offers, wish, asked["dgx-h100"])], {})
     columns = {coordinate.name: np.asarray(coordinate.values) for coordinate in table.coordinates}
     assert set(columns["global_batch_size"]) == {64.0, 128.0}
     np.testing.assert_array_equal(columns["tokens_per_step"], 4096 * columns["global_batch_size"])

@@ -83,7 +83,7 @@ def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: 
     got = offer(question, Wish(tokens, days), "..")
     assert got.least is not None
     node, bound = _bound(common_of(question)[2].constants, Wish(tokens, days), "..")
-    searched = {one.gpus for one in got.tried}
+    searched = {trial.gpus for trial in got.tried}
     smaller = [*itertools.takewhile(lambda gpus: gpus < got.least.gpus, sizes(node, bound))]
     assert got.ruled_out == len({*smaller} - searched)
     for gpus in smaller:
@@ -100,10 +100,10 @@ def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: 
 @pytest.mark.thorough
 def test_bounds_rule_out_what_takes_longer_and_nothing_else() -> None:
     for gpus in (8, 24, 32, 40, 56):
-        one = Searched().run(point(gpus=gpus), 100e9).detail
-        if one is not None:
-            assert may_take(Numbers(point(), [gpus]), one["step_time"]) == {gpus}
-            assert not may_take(Numbers(point(), [gpus]), 0.5 * one["step_time"])
+        detail = Searched().run(point(gpus=gpus), 100e9).detail
+        if detail is not None:
+            assert may_take(Numbers(point(), [gpus]), detail["step_time"]) == {gpus}
+            assert not may_take(Numbers(point(), [gpus]), 0.5 * detail["step_time"])
         else:
             assert not may_take(Numbers(point(), [gpus]), np.inf)
 
@@ -130,8 +130,8 @@ def test_numbers_together_have_the_plans_of_each_alone(
     alone: dict[int, dict[tuple[float, ...], float]] = {}
     for gpus in numbers:
         with suppress(InputError):
-            own = question.with_constants(world_size=float(gpus))
-            alone |= least_steps([space_of(own)])
+            request = question.with_constants(world_size=float(gpus))
+            alone |= least_steps([space_of(request)])
     assert together == alone
     for step in sorted(min(steps.values()) for steps in alone.values()):
         each = {gpus for gpus in numbers if may_take(Numbers(question, [gpus]), step)}
@@ -148,10 +148,10 @@ def least_steps(spaces: Iterable[Space]) -> dict[int, dict[tuple[float, ...], fl
         for block in blocks_of(space):
             least = np.broadcast_to(block.least("step_time"), block.lengths)
             values = np.where(block.reasons() == 0, least, np.inf)
-            others = tuple(at for at in range(values.ndim) if at != block.axis)
-            for place, one in zip(block.rows, values.min(axis=others).tolist(), strict=True):
-                own = found.setdefault(int(columns["world_size"][place]), {})
-                own[rows[place]] = min(one, own.get(rows[place], np.inf))
+            other_indexes = tuple(at for at in range(values.ndim) if at != block.axis)
+            for row, value in zip(block.rows, values.min(axis=other_indexes).tolist(), strict=True):
+                own = found.setdefault(int(columns["world_size"][row]), {})
+                own[rows[row]] = min(value, own.get(rows[row], np.inf))
     return found
 
 
@@ -177,7 +177,7 @@ def test_progress_rises_while_smaller_numbers_are_looked_at() -> None:
     """Each of them tells how far it is, though bounds rule most of them out unsearched."""
     told: list[float] = []
     wish = Wish(tokens=1e12, days=10.0)
-    got = offer(point(), wish, "dgx-h100", lambda done, total: told.append(done / total))
+    got = offer(point(), wish, "dgx-h100", lambda result, total: told.append(result / total))
     assert told == sorted(told)
     assert told[0] > 0.0
     assert told[-1] < 1.0
@@ -193,8 +193,8 @@ def test_more_gpus_that_cost_less_are_taken(found: Offer) -> None:
 
     def with_cost(gpus: int, cost: float, days: float = 2.0) -> Offer:
         values = {**least.detail.values, "run_days": days, "run_cost": cost}
-        other = Tried(gpus, replace(least.detail, values=values))
-        return replace(found, tried=(least, other))
+        trial = Tried(gpus, replace(least.detail, values=values))
+        return replace(found, tried=(least, trial))
 
     assert with_cost(512, least.cost / 2.0).best(WISH).gpus == 512
     assert with_cost(512, least.cost * 0.97).best(WISH) is least
@@ -221,7 +221,7 @@ def test_no_number_beyond_the_largest_pod_is_tried() -> None:
     none = offer(asked, Wish(tokens=1e12, days=15.0), "tpu-v5e")
     assert largest_of(common_of(asked)[2]) == 256
     assert none.tried
-    assert max(one.gpus for one in none.tried) <= 256
+    assert max(trial.gpus for trial in none.tried) <= 256
     assert "of one number in each doubling up to 256 none makes it" in none.why
 
 
@@ -321,12 +321,12 @@ def test_what_cant_be_asked(cli: Runner, line: str, output: str) -> None:
 @pytest.mark.thorough
 def test_several_purchases_have_the_numbers_of_each_alone(cli: Runner) -> None:
     base = "buy --model llama3-8b -b 64 -s 4096 --price 2.5"
-    every = cli(f"{base} --tokens 50B,100B --days 10,20 --json").records
+    records = cli(f"{base} --tokens 50B,100B --days 10,20 --json").records
     for tokens, days in itertools.product(("50B", "100B"), ("10", "20")):
         alone = cli(f"{base} --tokens {tokens} --days {days} --json").records
         number = 1e9 * float(tokens.removesuffix("B"))
         asked = {"training_tokens": number, "days_allowed": float(days)}
-        here = [row for row in every if all(row[name] == asked[name] for name in asked)]
+        here = [row for row in records if all(row[name] == asked[name] for name in asked)]
         assert [row["world_size"] for row in here] == [row["world_size"] for row in alone]
         for several, one in zip(here, alone, strict=True):
             same = (several.keys() & one.keys()) - {"plan"}
@@ -366,23 +366,23 @@ def test_numbers_of_gpus_are_compared_on_the_axes_of_what_is_asked(
     line = f"{COMPARED} -b 64,128 --tokens 50B,100B --days 4:8:+4 --price 3 --gpus 16,32,100"
     path = tmp_path / "buy.nc"
     assert cli(f"{line} --output {path}", fine=False).code == 0
-    with xr.open_dataset(path) as found:
-        assert dict(found.sizes) == {
+    with xr.open_dataset(path) as dataset:
+        assert dict(dataset.sizes) == {
             "hardware": 2,
             "training_tokens": 2,
             "days_allowed": 2,
             "global_batch_size": 2,
             "world_size": 3,
         }
-        assert found.sizes.keys() == found.coords.keys() & found.sizes.keys()
+        assert dataset.sizes.keys() == dataset.coords.keys() & dataset.sizes.keys()
         at = {"hardware": "dgx-h100", "training_tokens": 5e10}
-        one = found.sel(at | {"global_batch_size": 64.0, "days_allowed": 8.0})
+        one = dataset.sel(at | {"global_batch_size": 64.0, "days_allowed": 8.0})
         assert np.isfinite(one.run_days).values.tolist() == [True, True, False]
         assert one.verdict[-1] == 0
         alone = f"{COMPARED} -b 64 --tokens 50B --days 8 --gpus 32 --price 3 --json"
-        (other,) = (row for row in cli(alone).records if row["hardware"] == "dgx-h100")
+        (record,) = (row for row in cli(alone).records if row["hardware"] == "dgx-h100")
         for name in ("run_days", "run_cost", "step_time", "tp", "mfu"):
-            (said,) = (other[key] for key in (name, f"{name}_usd", f"{name}_s") if key in other)
+            (said,) = (record[key] for key in (name, f"{name}_usd", f"{name}_s") if key in record)
             assert float(one.sel(world_size=32.0)[name]) == said
     one_machine = f"{COMPARED.replace(',dgx-b200', '')} -b 64 --tokens 50B --days 8 --gpus 32"
     rows = cli(f"{one_machine} --price 2,3 --json").records
@@ -410,12 +410,12 @@ def test_compared_numbers_say_which_cant_make_it(cli: Runner) -> None:
     assert ran.out.startswith("16 GPUs of dgx-b200: ")
     assert "misses by" in ran.out
     assert "No plan can run on 100 GPUs of dgx-h100" in ran.out
-    none = cli(f"{COMPARED} -b 64 --tokens 50B --days 0.1 --gpus 8,16", fine=False)
-    assert none.code == 1
-    assert "none of these numbers makes it: the fastest, 16 GPUs, take" in none.out
-    none = cli(f"{COMPARED} -b 64 --tokens 50B --days 9 --gpus 100", fine=False)
-    assert none.code == 1
-    assert "no plan can run on 100 GPUs" in none.out
+    result = cli(f"{COMPARED} -b 64 --tokens 50B --days 0.1 --gpus 8,16", fine=False)
+    assert result.code == 1
+    assert "none of these numbers makes it: the fastest, 16 GPUs, take" in result.out
+    result = cli(f"{COMPARED} -b 64 --tokens 50B --days 9 --gpus 100", fine=False)
+    assert result.code == 1
+    assert "no plan can run on 100 GPUs" in result.out
 
 
 def test_faults_of_all_that_is_asked_are_told_at_once(cli: Runner) -> None:

@@ -25,10 +25,10 @@ TABLE = [
 
 
 def test_its_example() -> None:
-    found = calculate(Cluster())
-    rows = [(row.tp, row.pp, row.dp, row.memory / 1e9, row.fits) for row in found.rows]
+    calculation = calculate(Cluster())
+    rows = [(row.tp, row.pp, row.dp, row.memory / 1e9, row.fits) for row in calculation.rows]
     assert rows == [(*row[:3], pytest.approx(row[3]), row[4]) for row in TABLE]
-    best = found.recommended
+    best = calculation.recommended
     assert best is not None
     assert (best.tp, best.pp, best.dp) == (8, 4, 2)
 
@@ -58,8 +58,8 @@ def test_a_batch_of_fewer_sequences_than_stages_breaks_the_script() -> None:
 
 
 def test_bytes_of_the_model() -> None:
-    found = calculate(Cluster())
-    assert found.states == {"weight": 140e9, "gradient": 140e9, "optimizer": 560e9}
+    calculation = calculate(Cluster())
+    assert calculation.states == {"weight": 140e9, "gradient": 140e9, "optimizer": 560e9}
     # Its sizes of layers make another number of parameters than the one it is given.
     assert shapes_of(Cluster())[1] == pytest.approx(65.5e9, rel=1e-3)
 
@@ -85,27 +85,27 @@ def test_bubbles() -> None:
 
 @pytest.mark.parametrize(("threshold", "fits"), [(0.9, 2), (0.3, 0), (0.33, 1), (0.66, 2)])
 def test_the_threshold_decides(threshold: float, fits: int) -> None:
-    found = calculate(Cluster(threshold=threshold))
-    assert sum(row.fits for row in found.rows) == fits
-    assert (found.recommended is None) == (fits == 0)
+    calculation = calculate(Cluster(threshold=threshold))
+    assert sum(row.fits for row in calculation.rows) == fits
+    assert (calculation.recommended is None) == (fits == 0)
 
 
 def test_gpus_dont_vanish() -> None:
-    found = calculate(Cluster(gpus=48, batch=504))
-    reasons = {(row.tp, row.pp): row.reasons for row in found.rows}
+    calculation = calculate(Cluster(gpus=48, batch=504))
+    reasons = {(row.tp, row.pp): row.reasons for row in calculation.rows}
     assert reasons[8, 2] == ()
     assert "number of GPUs" in " ".join(reasons[8, 4])
 
 
 def test_experts_are_sharded() -> None:
     cluster = Cluster(experts=64)
-    found = calculate(cluster)
-    assert {row.ep for row in found.rows} == {8}
-    pure = found.rows[0]
+    calculation = calculate(cluster)
+    assert {row.ep for row in calculation.rows} == {8}
+    pure = calculation.rows[0]
     # Eight of 64 experts on a GPU: not 64, and not 840 GB.
     assert pure.memory < 0.5 * 840e9
     assert pure.volumes["ep"] > 0.0
-    assert found.rows[1].memory == pytest.approx(105e9, rel=0.01)
+    assert calculation.rows[1].memory == pytest.approx(105e9, rel=0.01)
 
 
 @pytest.mark.parametrize("wrong", examples(__file__, "numbers_that_cant_be_are_faults"))
@@ -220,8 +220,8 @@ def test_sizes_are_honoured(cli: Runner) -> None:
     nodes = cli("plan --params 70 --gpus-per-node 4 --json").records
     assert [row["tp"] for row in nodes] == [1, 4, 4, 4]
     top = cli("plan --params 70 --moe --num-experts 8 --top-k 2 --json").records
-    one = cli("plan --params 70 --moe --num-experts 8 --json").records
-    assert top[1]["ep_volume_bytes"] == pytest.approx(2.0 * one[1]["ep_volume_bytes"])
+    records = cli("plan --params 70 --moe --num-experts 8 --json").records
+    assert top[1]["ep_volume_bytes"] == pytest.approx(2.0 * records[1]["ep_volume_bytes"])
 
 
 @pytest.mark.thorough
@@ -234,9 +234,9 @@ def test_the_planner_plans_on_the_calculators_sizes(cli: Runner) -> None:
     out = " ".join(cli(f"plan --params 70 {options}").out.split())
     assert "80 layers, hidden size 8192, 64 heads, FFN 32768, vocabulary 128000" in out
     assert "these make 65.47 billion parameters, not 70: memory and time are of the sizes" in out
-    own = cli(f"plan --params 70 {options} --json").records
-    assert own == cli(f"plan {shapes} {options} --json").records
-    assert {row["tp"] for row in own} == {4, 8}
+    records = cli(f"plan --params 70 {options} --json").records
+    assert records == cli(f"plan {shapes} {options} --json").records
+    assert {row["tp"] for row in records} == {4, 8}
     smaller = cli("plan --params 13 --hidden-size 4096 --layers 64 --gpus 8 --objective memory")
     told = " ".join(smaller.out.split())
     assert "64 layers, hidden size 4096" in told

@@ -47,8 +47,8 @@ def both(request: pytest.FixtureRequest) -> tuple[SearchResult, Everything]:
     return search(space_of(asked), keep=100000), everything(asked)
 
 
-def values(found: SearchResult) -> list[tuple[float, float]]:
-    return [(one.known["step_time"], one.known["peak_memory"]) for one in found.best]
+def values(search_result: SearchResult) -> list[tuple[float, float]]:
+    return [(plan.known["step_time"], plan.known["peak_memory"]) for plan in search_result.best]
 
 
 def key(one: Any) -> tuple[Any, ...]:
@@ -62,10 +62,10 @@ def key(one: Any) -> tuple[Any, ...]:
 
 @pytest.mark.thorough
 def test_it_finds_every_plan_that_can_run(both: tuple[SearchResult, Everything]) -> None:
-    found, every = both
-    assert found.counts.feasible == len(every.times) > 10
-    assert len(found.best) == len(every.times)
-    assert {key(one) for one in found.best} == {
+    actual, every = both
+    assert actual.counts.feasible == len(every.times) > 10
+    assert len(actual.best) == len(every.times)
+    assert {key(plan) for plan in actual.best} == {
         tuple(int(part) if isinstance(part, float | int) else part for part in time)
         for time in every.times
     }
@@ -76,7 +76,7 @@ def test_times_and_memories_are_the_scalar_interfaces(
     both: tuple[SearchResult, Everything],
 ) -> None:
     found, every = both
-    ours = {key(one): pair for one, pair in zip(found.best, values(found), strict=True)}
+    ours = {key(plan): pair for plan, pair in zip(found.best, values(found), strict=True)}
     for name, pair in every.times.items():
         own = tuple(int(part) if isinstance(part, float | int) else part for part in name)
         assert ours[own] == pytest.approx(pair, rel=1e-9)
@@ -95,7 +95,9 @@ def test_the_best_are_in_order(both: tuple[SearchResult, Everything]) -> None:
 def test_the_best_of_every_split(both: tuple[SearchResult, Everything]) -> None:
     found, every = both
     theirs = {tuple(map(int, split)): pair for split, pair in every.of_splits().items()}
-    ours = {key(one)[:6]: one.known["step_time"] for one in found.splits}
+    ours = {
+        key(best_of_split)[:6]: best_of_split.known["step_time"] for best_of_split in found.splits
+    }
     assert set(ours) == set(theirs)
     recommended = key(found.best[0])[:6]
     for split, time in ours.items():
@@ -105,7 +107,7 @@ def test_the_best_of_every_split(both: tuple[SearchResult, Everything]) -> None:
 
 def test_the_front(both: tuple[SearchResult, Everything]) -> None:
     found, every = both
-    ours = np.array([(one.known["step_time"], one.known["peak_memory"]) for one in found.front])
+    ours = np.array([(plan.known["step_time"], plan.known["peak_memory"]) for plan in found.front])
     assert (np.diff(ours[:, 0]) > 0.0).all()
     assert (np.diff(ours[:, 1]) < 0.0).all()
     pairs = np.array(sorted(every.times.values()))
@@ -134,15 +136,15 @@ def test_ends_count_as_layers_where_only_so_stages_are_even() -> None:
         "tied_embeddings=0"
     )
     asked = read_request({**SMALL, **shapes, "gpus": 8, "pp": 8, "virtual_pipeline_size": 1}).first
-    found = search(space_of(asked))
-    counted = {one["embedding_layer_weight"] for one in found.best}
+    match = search(space_of(asked))
+    counted = {plan["embedding_layer_weight"] for plan in match.best}
     assert counted == {1.0}
     even = read_request({**SMALL, **shapes, "layers": 16, "gpus": 8, "pp": 8}).first
     assert "embedding_layer_weight" not in search(space_of(even)).space.rows.columns
     # Given, it is every plan's, and the output layer counts as much unless told.
     result = replace(asked, constants={**asked.constants, "embedding_layer_weight": 1.0})
     best = search(space_of(result)).best
-    assert best[0].known["step_time"] == found.best[0].known["step_time"]
+    assert best[0].known["step_time"] == match.best[0].known["step_time"]
 
 
 @pytest.mark.thorough
@@ -159,20 +161,20 @@ def test_modules_are_tried_as_if_each_were_asked_for() -> None:
     names = ("recompute_core_attn", "recompute_moe_act", "recompute_mla_up_proj")
     free = dict.fromkeys(names, "0,1")
     whole = {**asked, **free, "recompute": "block,full,selective"}
-    found = search(space_of(read_request(whole).first), keep=10000)
+    match = search(space_of(read_request(whole).first), keep=10000)
     apart = search(space_of(read_request({**asked, "recompute": "block,full"}).first), keep=10000)
-    expected = {(one.key, pair) for one, pair in zip(apart.best, values(apart), strict=True)}
+    expected = {(plan.key, pair) for plan, pair in zip(apart.best, values(apart), strict=True)}
     for chosen in product((0, 1), repeat=3):
         if not any(chosen):
             continue
-        own = {**asked, "recompute": "selective", **dict(zip(names, chosen, strict=True))}
-        each = search(space_of(read_request(own).first), keep=10000)
-        expected |= {(one.key, pair) for one, pair in zip(each.best, values(each), strict=True)}
-    ours = {(one.key, pair) for one, pair in zip(found.best, values(found), strict=True)}
+        settings = {**asked, "recompute": "selective", **dict(zip(names, chosen, strict=True))}
+        each = search(space_of(read_request(settings).first), keep=10000)
+        expected |= {(plan.key, pair) for plan, pair in zip(each.best, values(each), strict=True)}
+    ours = {(plan.key, pair) for plan, pair in zip(match.best, values(match), strict=True)}
     assert ours == expected
-    assert found.counts.feasible == len(expected) > len(apart.best) > 10
-    assert len({one.modules for one in found.best}) == 8
-    some = next(one for one in found.best if len(one.modules) == 2)
+    assert match.counts.feasible == len(expected) > len(apart.best) > 10
+    assert len({plan.modules for plan in match.best}) == 8
+    some = next(plan for plan in match.best if len(plan.modules) == 2)
     assert f"recompute selective ({', '.join(some.modules)})" in some.name
 
 
@@ -184,7 +186,7 @@ def test_blocks_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("sweeps.search.search.ROWS", 13)
     monkeypatch.setattr("sweeps.search.rows.AT_ONCE", 29)
     parts = search(space_of(asked))
-    assert [one.key for one in parts.best] == [one.key for one in whole.best]
-    assert [one.key for one in parts.front] == [one.key for one in whole.front]
-    assert [split.key for split in parts.splits] == [one.key for one in whole.splits]
+    assert [plan.key for plan in parts.best] == [plan.key for plan in whole.best]
+    assert [plan.key for plan in parts.front] == [plan.key for plan in whole.front]
+    assert [split.key for split in parts.splits] == [split.key for split in whole.splits]
     assert parts.counts == whole.counts

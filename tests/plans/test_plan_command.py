@@ -87,9 +87,9 @@ def test_explain(cli: Runner) -> None:
         "it loses in",
     ):
         assert output in out
-    own = cli(f"{SMALL} --json").records[0]
+    record = cli(f"{SMALL} --json").records[0]
     names = ("tp", "cp", "pp", "dp", "micro_batch_size", "zero_stage", "virtual_pipeline_size")
-    plan = ",".join(f"{name}={own[name]:g}" for name in names)
+    plan = ",".join(f"{name}={record[name]:g}" for name in names)
     assert "it is the recommended plan" in cli(f"{SMALL} --explain {plan}").out
 
 
@@ -171,8 +171,8 @@ def test_a_range_of_gpus(cli: Runner) -> None:
     assert "none can run" in out
 
 
-def _links(place: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in place.items() if name != "world_size"}
+def _links(position: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in position.items() if name != "world_size"}
 
 
 @pytest.mark.thorough
@@ -197,10 +197,10 @@ def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
     path = tmp_path / "best.nc"
     line = "plan --model llama3-8b,llama3-70b --gpus 16:64:x2 --inter-bandwidth 25GB/s,50GB/s"
     cli(f"{line} --output {path}")
-    found = package.open(path)
-    assert dict(found.sizes) == {"model": 2, "world_size": 3, "inter_bandwidth": 2}
-    assert found.step_time.attrs["units"] == "s"
-    assert "tp" in found.data_vars
+    dataset = package.open(path)
+    assert dict(dataset.sizes) == {"model": 2, "world_size": 3, "inter_bandwidth": 2}
+    assert dataset.step_time.attrs["units"] == "s"
+    assert "tp" in dataset.data_vars
     asked = BASE | keyed("model=llama3-8b,llama3-70b gpus=16:64:x2 inter_bandwidth=25GB/s,50GB/s")
     figures = range_figures(read_request(asked))
     assert [figure["name"] for figure in figures] == ["time-over-gpus", "best-split"]
@@ -215,11 +215,11 @@ def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
 def test_a_file_of_one_point(cli: Runner, tmp_path: Path) -> None:
     path = tmp_path / "plans.nc"
     cli(f"{SMALL} --output {path} --plot")
-    found = package.open(path)
-    assert set(found.step_time.dims) == {"plan"}
-    assert str(found.recompute.values[0]) in ("none", "full")
-    parts = sum(found[name] for name in PARTS)
-    np.testing.assert_allclose(parts, found.step_time, rtol=1e-9)
+    dataset = package.open(path)
+    assert set(dataset.step_time.dims) == {"plan"}
+    assert str(dataset.recompute.values[0]) in ("none", "full")
+    parts = sum(dataset[name] for name in PARTS)
+    np.testing.assert_allclose(parts, dataset.step_time, rtol=1e-9)
     drawn = {one.stem for one in tmp_path.glob("*.png")}
     assert {"plans-best-plans", "plans-memory", "plans-step-parts"} <= drawn
 
@@ -231,23 +231,23 @@ def test_a_file_of_one_point(cli: Runner, tmp_path: Path) -> None:
 def test_a_price_that_is_given_is_in_the_file_once(cli: Runner, tmp_path: Path) -> None:
     line = f"{SMALL} --tp 2 --pp 1 --price 2.5 --days 21"
     cli(f"{line} --output {tmp_path}/run.nc")
-    found = package.open(tmp_path / "run.nc")
-    assert found.attrs["gpu_hour_price"] == 2.5
-    paid = found["run_cost"].values[0]
+    dataset = package.open(tmp_path / "run.nc")
+    assert dataset.attrs["gpu_hour_price"] == 2.5
+    paid = dataset["run_cost"].values[0]
     (first, *_) = cli(f"{line} --json").records
     assert (first["gpu_hour_price"], first["run_cost_usd"]) == (2.5, paid)
 
 
 @pytest.mark.thorough
 def test_the_interface() -> None:
-    found = package.plan(**BASE)
-    assert found.recommended is not None
-    assert found.recommended["world_size"] == 16.0
-    assert found.reasons
-    assert found.fallen["does_not_fit"] > 0
-    table = found.dataset
+    plan = package.plan(**BASE)
+    assert plan.recommended is not None
+    assert plan.recommended["world_size"] == 16.0
+    assert plan.reasons
+    assert plan.fallen["does_not_fit"] > 0
+    table = plan.dataset
     first = table.isel(plan=0)
-    assert float(first.tp) == found.recommended["tp"]
+    assert float(first.tp) == plan.recommended["tp"]
     several = package.plan(**{**BASE, "gpus": [8, 16]})
     assert several.recommended is None
     assert several.dataset.step_time.dims == ("world_size",)

@@ -23,8 +23,8 @@ def found(**changed: Any) -> SearchResult:
     return search(space_of(point(**changed)))
 
 
-def best_time(one: SearchResult) -> float:
-    return one.best[0].known["step_time"] if one.best else np.inf
+def best_time(search_result: SearchResult) -> float:
+    return search_result.best[0].known["step_time"] if search_result.best else np.inf
 
 
 @pytest.mark.thorough
@@ -48,21 +48,23 @@ def test_a_faster_network_never_makes_the_best_plan_slower(
 @pytest.mark.thorough
 @pytest.mark.parametrize("model", MODELS)
 def test_more_memory_never_removes_a_plan(model: str) -> None:
-    every = [found(model=model, memory=size) for size in ("40GB", "80GB", "120GB", "192GB")]
-    counts = [one.counts.feasible for one in every]
+    search_results = [
+        found(model=model, memory=size) for size in ("40GB", "80GB", "120GB", "192GB")
+    ]
+    counts = [search_result.counts.feasible for search_result in search_results]
     assert counts == sorted(counts)
     assert counts[-1] > counts[0]
-    times = [best_time(one) for one in every]
+    times = [best_time(search_result) for search_result in search_results]
     assert times == sorted(times, reverse=True)
-    for less, more in pairwise(every):
-        assert {split.split for split in less.splits} <= {one.split for one in more.splits}
+    for less, more in pairwise(search_results):
+        assert {split.split for split in less.splits} <= {split.split for split in more.splits}
 
 
 @pytest.mark.thorough_cases(every=2)
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 0.9, 1.0])
 def test_no_plan_is_fuller_than_the_threshold(threshold: float) -> None:
-    one = found(threshold=threshold)
-    plans = (*one.best, *one.splits, *one.front)
+    search_result = found(threshold=threshold)
+    plans = (*search_result.best, *search_result.splits, *search_result.front)
     assert plans
     assert max(plan.known["peak_memory"] for plan in plans) <= threshold * 79.11 * 2**30
 
@@ -71,10 +73,16 @@ def test_no_plan_is_fuller_than_the_threshold(threshold: float) -> None:
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_the_recommended_plan_is_on_the_front(objective: str) -> None:
     # Or it can't be told from the front's best plan, and is less to set up than that.
-    one, name = found(objective=objective, gpu_hour_price=2.5), OBJECTIVES[objective].quantity
-    plan, best = one.recommended, one.front[0]
-    assert plan.key == one.splits[0].key
-    every = [other.known[name] for other in (*one.best, *one.splits, *one.front)]
+    search_result, name = (
+        found(objective=objective, gpu_hour_price=2.5),
+        OBJECTIVES[objective].quantity,
+    )
+    plan, best = search_result.recommended, search_result.front[0]
+    assert plan.key == search_result.splits[0].key
+    every = [
+        other.known[name]
+        for other in (*search_result.best, *search_result.splits, *search_result.front)
+    ]
     assert best.known[name] == (max(every) if OBJECTIVES[objective].more else min(every))
     if plan.key != best.key:
         assert objective != "memory"  # which isn't predicted from times: nothing ties
@@ -128,17 +136,17 @@ def test_more_choices_are_never_worse(more: dict[str, Any]) -> None:
 
 
 def test_all_divisors_are_tried_not_only_powers_of_two() -> None:
-    one = found(gpus=24, gpus_per_node=8, global_batch_size=72, model="llama3-8b")
-    degrees = {(plan["tp"], plan["pp"], plan["dp"]) for plan in one.splits}
+    search_result = found(gpus=24, gpus_per_node=8, global_batch_size=72, model="llama3-8b")
+    degrees = {(plan["tp"], plan["pp"], plan["dp"]) for plan in search_result.splits}
     assert {tp * pp * dp for tp, pp, dp in degrees} <= {24.0, 12.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.0}
     assert (1.0, 3.0, 8.0) in degrees
     assert (1.0, 1.0, 24.0) in degrees
 
 
 def test_shares_that_hide_are_choices() -> None:
-    one = found(tp_overlap="0,0.7", tp="2", dp_overlap="0,0.9")
-    assert one.recommended["tp_overlap"] == 0.7
-    assert one.recommended["dp_overlap"] == 0.9
+    search_result = found(tp_overlap="0,0.7", tp="2", dp_overlap="0,0.9")
+    assert search_result.recommended["tp_overlap"] == 0.7
+    assert search_result.recommended["dp_overlap"] == 0.9
     # Where there is nothing to hide, one share is enough.
     alone = found(tp_overlap="0,0.7", tp="1", cp="1", dp_overlap="0,0.9")
     assert {plan["tp_overlap"] for plan in alone.best} == {0.0}

@@ -32,7 +32,7 @@ SLOWER = {"step_time": 4.0, "tokens_per_second": 2.0}
 def asked(seed: int) -> dict[str, Any]:
     """Return a random question, a small one."""
     random = np.random.default_rng(seed)
-    found = {
+    settings = {
         "model": str(random.choice(MODELS)),
         "hardware": str(random.choice(["dgx-h100", "dgx-a100", "gb200-nvl72"])),
         "gpus": int(random.choice([8, 16, 24, 32, 48])),
@@ -45,25 +45,25 @@ def asked(seed: int) -> dict[str, Any]:
     for name, values in CHOICES.items():
         if random.random() < 0.4:
             kept = random.permutation(len(values))[: random.integers(1, len(values) + 1)]
-            found[name] = [values[place] for place in kept]
+            settings[name] = [values[position] for position in kept]
     if random.random() < 0.2:
-        found["framework"] = str(random.choice(["torchtitan", "deepspeed"]))
-        found.pop("recompute", None)
-    return found
+        settings["framework"] = str(random.choice(["torchtitan", "deepspeed"]))
+        settings.pop("recompute", None)
+    return settings
 
 
-def told(found: SearchResult) -> list[Any]:
+def told(search_result: SearchResult) -> list[Any]:
     """Return all that is told of a search."""
 
     def plans(several: Any) -> list[Any]:
         return [(plan.key, plan.labels, dict(plan.known)) for plan in several]
 
-    counts = found.counts
+    counts = search_result.counts
     return [
-        plans(found.best),
-        plans(found.splits),
-        plans(found.front),
-        found.values,
+        plans(search_result.best),
+        plans(search_result.splits),
+        plans(search_result.front),
+        search_result.values,
         counts.all,
         counts.evaluated,
         counts.feasible,
@@ -123,17 +123,17 @@ def test_reasons_are_those_of_each_plan(monkeypatch: pytest.MonkeyPatch, seed: i
 def test_bounds_leave_plans_out(monkeypatch: pytest.MonkeyPatch) -> None:
     question = point(model="mixtral-8x7b", gpus=64, global_batch_size=256)
     monkeypatch.setattr(engine, "WORTH", 0)
-    found = search(space_of(question)).counts
-    assert 0 < found.computed < found.feasible / 3
+    counts = search(space_of(question)).counts
+    assert 0 < counts.computed < counts.feasible / 3
     monkeypatch.setattr(engine, "WORTH", 1 << 60)
-    assert search(space_of(question)).counts.computed == found.feasible
+    assert search(space_of(question)).counts.computed == counts.feasible
 
 
 def test_a_user_s_formulas_have_no_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "WORTH", 0)
     monkeypatch.setattr(engine, "OURS", "elsewhere")
-    found = search(space_of(point(model="mixtral-8x7b", gpus=64, global_batch_size=256))).counts
-    assert found.computed == found.feasible
+    counts = search(space_of(point(model="mixtral-8x7b", gpus=64, global_batch_size=256))).counts
+    assert counts.computed == counts.feasible
 
 
 @pytest.mark.parametrize("objective", ["time", "cost", "tokens"])
@@ -157,15 +157,15 @@ def test_terms_are_none_below_zero() -> None:
         for case in space.plan.cases
         if case.labels["recompute"] == "full" and case.labels["schedule"] == "one_f_one_b"
     }.values()
-    assert {*TERMS} < {one.name for one in step.inputs}
-    assert all(VOCABULARY[one.name].minimum == 0 for one in step.inputs)
+    assert {*TERMS} < {name.name for name in step.inputs}
+    assert all(VOCABULARY[name.name].minimum == 0 for name in step.inputs)
 
 
 def test_what_follows_from_a_step_s_time_gets_worse_with_it() -> None:
     from overhead.formula import REGISTRY
 
     for name in OF_TIME:
-        (one,) = (own for own in REGISTRY.values() if own.returns == name)
+        (one,) = (formula for formula in REGISTRY.values() if formula.returns == name)
         values = dict.fromkeys(one.inputs, 3.0)
         slower = {**values, **{n: v for n, v in SLOWER.items() if n in values}}
         low, high = (one.kernel(**own) for own in (values, slower))
@@ -214,8 +214,8 @@ def test_numbers_searched_as_one_have_the_plans_of_each_alone(model: str) -> Non
     for space in Numbers(question, numbers).spaces(dict.fromkeys(numbers, np.inf)):
         together |= recommended(space)
     for gpus in numbers:
-        one = question.with_constants(world_size=float(gpus))
-        assert said(together[gpus]) == said(search(space_of(one)).recommended)
+        request = question.with_constants(world_size=float(gpus))
+        assert said(together[gpus]) == said(search(space_of(request)).recommended)
 
 
 @pytest.mark.thorough
@@ -280,8 +280,8 @@ def test_no_step_is_shorter_than_its_layers(
     steps = np.full(len(exact.rows), np.inf)
     for block in blocks_of(exact):
         values = np.broadcast_to(block.value("step_time"), block.lengths)
-        others = tuple(at for at in range(values.ndim) if at != block.axis)
-        steps[block.rows] = np.fmin(steps[block.rows], values.min(axis=others))
+        other_indexes = tuple(at for at in range(values.ndim) if at != block.axis)
+        steps[block.rows] = np.fmin(steps[block.rows], values.min(axis=other_indexes))
     ((least, most),) = numbers.least_steps().values()
     asked_names = ("tp", "cp", "pp", "dp", "virtual_pipeline_size", "micro_batch_size")
     if "ep" in exact.rows.columns:

@@ -23,18 +23,18 @@ def hockney(size: np.ndarray, *costs: tuple[float, float]) -> np.ndarray:
 def test_the_crossing_of_two_costs_is_exact_on_any_grid(points: int) -> None:
     # 20 us + M/(10 GB/s) = 5 us + M/(2 GB/s): M (1/2 - 1/10) ns = 15 us, so M = 37500 byte.
     size = np.geomspace(1024, 2.0**33, points)
-    found = crossovers(size, hockney(size, (20e-6, 10e9), (5e-6, 2e9)))
-    assert [(one.before, one.after) for one in found] == [(1, 0)]
-    assert found[0].x == pytest.approx(37500, rel=1e-9)
-    assert found[0].y == pytest.approx(20e-6 + 3.75e-6, rel=1e-9)
+    crossings = crossovers(size, hockney(size, (20e-6, 10e9), (5e-6, 2e9)))
+    assert [(crossing.before, crossing.after) for crossing in crossings] == [(1, 0)]
+    assert crossings[0].x == pytest.approx(37500, rel=1e-9)
+    assert crossings[0].y == pytest.approx(20e-6 + 3.75e-6, rel=1e-9)
 
 
 def test_a_curve_that_is_best_between_two_samples_only_is_found() -> None:
     # At 1 and at 9 the first and the last are best; between them, from 2 to 6, the middle one.
     size = np.array([1.0, 9.0])
     curves = np.stack([2 * size, size + 2, 0.5 * size + 5])
-    found = crossovers(size, curves)
-    assert [(one.before, one.after, one.x) for one in found] == [
+    crossings = crossovers(size, curves)
+    assert [(crossing.before, crossing.after, crossing.x) for crossing in crossings] == [
         (0, 1, pytest.approx(2.0)),
         (1, 2, pytest.approx(6.0)),
     ]
@@ -54,14 +54,16 @@ def test_where_the_best_curve_ends_there_is_no_crossover() -> None:
 
 def test_of_rates_the_largest_is_the_best() -> None:
     size = np.array([1.0, 3.0])
-    found = crossovers(size, np.stack([3 - 0 * size, 2 * size - 1]), more=True)
-    assert [(one.before, one.after, one.x, one.y) for one in found] == [(0, 1, 2.0, 3.0)]
+    crossings = crossovers(size, np.stack([3 - 0 * size, 2 * size - 1]), more=True)
+    assert [
+        (crossing.before, crossing.after, crossing.x, crossing.y) for crossing in crossings
+    ] == [(0, 1, 2.0, 3.0)]
 
 
 def test_whole_numbers_change_at_a_sample() -> None:
     ranks = np.array([2.0, 4.0, 8.0])
-    found = crossovers(ranks, np.stack([ranks, np.full(3, 5.0)]), whole=True)
-    assert [(one.x, one.y) for one in found] == [(8.0, 5.0)]
+    crossings = crossovers(ranks, np.stack([ranks, np.full(3, 5.0)]), whole=True)
+    assert [(crossing.x, crossing.y) for crossing in crossings] == [(8.0, 5.0)]
 
 
 costs = st.tuples(st.floats(1e-7, 1e-3), st.floats(1e8, 1e12))
@@ -70,13 +72,13 @@ costs = st.tuples(st.floats(1e-7, 1e-3), st.floats(1e8, 1e12))
 @given(st.lists(costs, min_size=2, max_size=6))
 def test_crossovers_lie_on_the_lower_envelope(several: list[tuple[float, float]]) -> None:
     size = np.geomspace(64.0, 2.0**34, 20)
-    found = crossovers(size, hockney(size, *several))
-    assert [one.x for one in found] == sorted(one.x for one in found)
-    for one in found:
-        here = hockney(np.array([one.x]), *several)[:, 0]
-        assert one.y == pytest.approx(here.min(), rel=1e-6)
-        assert here[one.before] == pytest.approx(here[one.after], rel=1e-6)
-    for left, right in pairwise(found):
+    crossings = crossovers(size, hockney(size, *several))
+    assert [crossing.x for crossing in crossings] == sorted(crossing.x for crossing in crossings)
+    for crossing in crossings:
+        here = hockney(np.array([crossing.x]), *several)[:, 0]
+        assert crossing.y == pytest.approx(here.min(), rel=1e-6)
+        assert here[crossing.before] == pytest.approx(here[crossing.after], rel=1e-6)
+    for left, right in pairwise(crossings):
         assert left.after == right.before
 
 

@@ -51,10 +51,10 @@ def test_faults_read_well(networks: Make, declaration: Any, fault: str) -> None:
 
 
 def test_all_faults_come_at_once(networks: Make) -> None:
-    found = faults(networks(), {"kind": "x"}, {"kind": "best", "y": "rank", "x": "size"}, {})
-    assert len(found) == 4
+    names = faults(networks(), {"kind": "x"}, {"kind": "best", "y": "rank", "x": "size"}, {})
+    assert len(names) == 4
     assert [
-        line.split(":")[0].split(" ")[0] for line in found
+        line.split(":")[0].split(" ")[0] for line in names
     ] == "figures[1].kind figures[2].x figures[2].y figures[3].kind".split()
 
 

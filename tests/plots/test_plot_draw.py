@@ -29,8 +29,8 @@ Make = Callable[..., xr.Dataset]
 
 
 def texts(path: Path) -> list[str]:
-    found = re.findall(r"<text[^>]*>(.*?)</text>", path.read_text(encoding="utf-8"), re.DOTALL)
-    return [unescape(text) for text in found]
+    matches = re.findall(r"<text[^>]*>(.*?)</text>", path.read_text(encoding="utf-8"), re.DOTALL)
+    return [unescape(text) for text in matches]
 
 
 def drawn(dataset: xr.Dataset, folder: Path, **declaration: Any) -> str:
@@ -193,8 +193,8 @@ def test_the_same_data_give_the_same_bytes(
     made = request.getfixturevalue(make)()
     declaration = default_figures(made)[-1]
     first, second = (draw(made, declaration, tmp_path / name) for name in ("a", "b"))
-    for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes()
+    for left, right in zip(first, second, strict=True):
+        assert left.read_bytes() == right.read_bytes()
     svg = first[1].read_text(encoding="utf-8")
     assert "<dc:date>" not in svg
     assert "atplotlib v" not in svg
@@ -296,7 +296,7 @@ def test_heavy_libraries_load_late() -> None:
 def straight(**costs: tuple[float, float]) -> xr.Dataset:
     """Return the times of topologies with a latency and a time a byte each."""
     size = np.exp2(np.arange(10, 31, 2))
-    time = np.stack([latency + size * each for latency, each in costs.values()])
+    time = np.stack([latency + size * cost for latency, cost in costs.values()])
     return xr.Dataset(
         {"time": (("topology", "message_bytes"), time, ATTRS["time"])},
         coords={

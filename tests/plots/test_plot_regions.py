@@ -21,20 +21,20 @@ values = arrays(
 
 @given(values, st.booleans())
 def test_regions_equal_a_loop_over_cells(cube: np.ndarray, more: bool) -> None:
-    found = regions_of(cube, more=more)
-    for place in np.ndindex(cube.shape[1:]):
-        cell = cube[(slice(None), *place)]
+    regions = regions_of(cube, more=more)
+    for position in np.ndindex(cube.shape[1:]):
+        cell = cube[(slice(None), *position)]
         usable = sorted(cell[np.isfinite(cell)], reverse=more)
         if not usable:
-            assert found.which[place] == HOLE
-            assert np.isnan(found.margin[place])
+            assert regions.which[position] == HOLE
+            assert np.isnan(regions.margin[position])
             continue
         best = usable[0]
         entries = tuple(k for k, one in enumerate(cell) if abs(one - best) < 1e-6)
-        assert found.sets[found.which[place]] == entries
+        assert regions.sets[regions.which[position]] == entries
         if len(usable) > 1:
             ratio = best / usable[1] if more else usable[1] / best
-            assert found.margin[place] == pytest.approx(ratio)
+            assert regions.margin[position] == pytest.approx(ratio)
 
 
 def test_the_largest_region_comes_first() -> None:
@@ -45,8 +45,8 @@ def test_the_largest_region_comes_first() -> None:
 def test_many_entries_may_be_best_together() -> None:
     cube = np.ones((70, 2))
     cube[:, 1] = np.arange(70.0)[::-1]
-    found = regions_of(cube)
-    assert {found.sets[k] for k in found.which} == {tuple(range(70)), (69,)}
+    regions = regions_of(cube)
+    assert {regions.sets[k] for k in regions.which} == {tuple(range(70)), (69,)}
 
 
 def test_cells_reach_halfway_to_their_neighbours() -> None:

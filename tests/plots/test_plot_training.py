@@ -56,8 +56,8 @@ def stands(canvas: Canvas) -> bool:
 def totals(canvas: Canvas, panel: int = 0) -> dict[int, float]:
     whole: dict[int, float] = {}
     for colour, bars in lengths(canvas, panel).items():
-        for place, length in bars.items() if colour != "over" else ():
-            whole[place] = whole.get(place, 0.0) + length
+        for position, length in bars.items() if colour != "over" else ():
+            whole[position] = whole.get(position, 0.0) + length
     return whole
 
 
@@ -185,7 +185,7 @@ def test_a_part_below_nought_is_taken_off_its_neighbour(monkeypatch: pytest.Monk
     changed = [colour for colour in found if found[colour] != pytest.approx(usual[colour])]
     assert len(changed) == 1
     assert found[changed[0]] == pytest.approx(
-        {place: value - 0.01 for place, value in usual[changed[0]].items()}
+        {name: value - 0.01 for name, value in usual[changed[0]].items()}
     )
     assert totals(canvas) == pytest.approx(dict(enumerate(made["step_time"].values[17:19])))
     assert canvas.axes[0].get_ylim()[0] == 0.0 or canvas.axes[0].get_xlim()[0] == 0.0
@@ -376,7 +376,7 @@ def test_columns_that_are_not_known_yet_are_checked_later() -> None:
 def test_default_figures_are_what_the_file_has(make: dict[str, Any], kinds: list[str]) -> None:
     made = make_training(**make)
     declared = default_figures(made)
-    assert [one["kind"] for one in declared] == kinds
+    assert [figure["kind"] for figure in declared] == kinds
     subject = subject_of(made)
     assert len(check_figures(declared, subject.dims, subject.variables, subject.columns)) == len(
         kinds
@@ -384,20 +384,24 @@ def test_default_figures_are_what_the_file_has(make: dict[str, Any], kinds: list
     bare = made[["peak_memory", "status"]]
     assert [default_figure["kind"] for default_figure in default_figures(bare)] == ["memory"]
     nothing = made[["mfu"]]
-    assert {one["kind"] for one in default_figures(nothing)} <= {"bars", "curves", "scaling"}
+    assert {declaration["kind"] for declaration in default_figures(nothing)} <= {
+        "bars",
+        "curves",
+        "scaling",
+    }
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("place", range(4))
-def test_the_same_data_give_the_same_bytes(place: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", range(4))
+def test_the_same_data_give_the_same_bytes(number: int, tmp_path: Path) -> None:
     made = make_training()
     made.to_netcdf(tmp_path / "data.nc", engine="netcdf4")
-    declaration = default_figures(made)[place]
+    declaration = default_figures(made)[number]
     first = draw(made, declaration, tmp_path / "a")
     with xr.open_dataset(tmp_path / "data.nc", engine="netcdf4") as stored:
-        second = draw(stored, default_figures(stored)[place], tmp_path / "b")
-    for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes()
+        second = draw(stored, default_figures(stored)[number], tmp_path / "b")
+    for left, right in zip(first, second, strict=True):
+        assert left.read_bytes() == right.read_bytes()
     text = unescape(first[1].read_text(encoding="utf-8"))
     assert "llama3-70b · dgx-h100 · 512 GPUs" in text
     assert "causal" not in text  # an assumption, which the file has
@@ -426,7 +430,9 @@ def test_every_part_of_a_step_has_its_own_colour() -> None:
 def test_labels_leave_out_what_all_have_in_common() -> None:
     attrs = {name: {"long_name": MEMORY[name]} for name in MEMORY}
     parts = stacked("memory", tuple(MEMORY), chosen=True)
-    assert labelled(parts, attrs) == [one.removesuffix(", peak stage") for one in MEMORY.values()]
+    assert labelled(parts, attrs) == [
+        meaning.removesuffix(", peak stage") for meaning in MEMORY.values()
+    ]
     alone = stacked("memory", ("peak_weight_memory",), chosen=True)
     assert labelled(alone, attrs) == ["weights, peak stage"]
 
@@ -441,7 +447,7 @@ def test_a_bar_that_stands_for_nothing_keeps_its_place() -> None:
 def test_what_is_too_short_for_the_axis_has_its_own_unit() -> None:
     parts = np.array([[[1.27, 75.4e-6, 0.0]]])
     stacks = Stacks([""], ["a", "b", "c"], ["part"], parts, "s")
-    assert [_end_text(stacks, 0, place, 1.0) for place in range(3)] == ["1.27", "75.4 µs", "0"]
+    assert [_end_text(stacks, 0, index, 1.0) for index in range(3)] == ["1.27", "75.4 µs", "0"]
 
 
 # What a sweep gives.
@@ -481,8 +487,8 @@ def test_memory_of_a_sweep_adds_up(real: xr.Dataset) -> None:
         )
     }
     assert len(order) == 24
-    for place, name in enumerate(names(canvas)):
-        assert shown.get(place, np.nan) == pytest.approx(flat[order[name]], nan_ok=True)
+    for position, name in enumerate(names(canvas)):
+        assert shown.get(position, np.nan) == pytest.approx(flat[order[name]], nan_ok=True)
     assert "add up" not in title_of(canvas)
     legend = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     assert legend[:2] == ["Weights", "Gradients"]

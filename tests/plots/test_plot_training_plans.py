@@ -61,7 +61,7 @@ def test_every_plan_that_fits_is_a_point() -> None:
     assert drawn <= wanted
     # Those left out lie under another point.
     for lost in wanted - drawn:
-        assert any(np.allclose(lost, one, rtol=0.01) for one in drawn)
+        assert any(np.allclose(lost, point, rtol=0.01) for point in drawn)
 
 
 def test_the_front_is_a_staircase_of_plans_that_no_plan_beats() -> None:
@@ -91,9 +91,9 @@ def test_a_front_is_what_nothing_beats(rows: list[tuple[int, int, bool]], more: 
     cost = -y if more else y
     kept = {(x[k], cost[k]) for k in np.nonzero(there)[0]}
     wanted = {
-        one
-        for one in kept
-        if not any(a <= one[0] and b <= one[1] and (a, b) != one for a, b in kept)
+        point
+        for point in kept
+        if not any(a <= point[0] and b <= point[1] and (a, b) != point for a, b in kept)
     }
     assert {(x[k], cost[k]) for k in found} == wanted
     assert len(found) == len(wanted)
@@ -108,8 +108,8 @@ def test_the_best_are_numbered_and_named() -> None:
     order = np.lexsort((flat["peak_memory"].values, times.values))[:5]
     assert len(canvas.subfigs[0].legends[0].get_texts()) == 3  # the best, the front, the capacity
     below = [text.get_text() for text in canvas.texts]
-    for rank, place in enumerate(order.tolist(), 1):
-        plan = flat.isel(cell=place)
+    for rank, position in enumerate(order.tolist(), 1):
+        plan = flat.isel(cell=position)
         memory = float(plan["peak_memory"]) / 1e9
         start = below.index(f"{rank}")
         row = below[start : start + 4]
@@ -317,11 +317,11 @@ def test_the_answer_and_the_deadline_are_marked() -> None:
     dims = tuple(dim for dim in DIMS if dim in made["step_time"].dims)
     flat = made["step_time"].transpose(*dims).values.ravel()
     fits = (made["peak_memory"] <= CAPACITY).transpose(*dims).values.ravel()
-    place = int(np.flatnonzero(np.isfinite(flat) & fits)[2])
-    canvas = canvas_of(made, kind="best_plans", answer=place + 1, deadline=deadline)
+    position = int(np.flatnonzero(np.isfinite(flat) & fits)[2])
+    canvas = canvas_of(made, kind="best_plans", answer=position + 1, deadline=deadline)
     (axes,) = canvas.axes
     stars = [line for line in axes.get_lines() if line.get_marker() == "*"]
-    assert stars[0].get_ydata() == pytest.approx([flat[place]])
+    assert stars[0].get_ydata() == pytest.approx([flat[position]])
     limits = [line for line in axes.get_lines() if np.all(line.get_ydata() == deadline)]
     assert len(limits) == 1
     legend = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]

@@ -47,10 +47,10 @@ def texts_that_meet(canvas: Canvas, size: float = 1.0) -> list[tuple[str, ...]]:
         for text, box in boxes
         if min(box.x0, box.y0, width - box.x1, height - box.y1) < -1.0
     ]
-    for (text, one), (other, box) in itertools.combinations(boxes, 2):
-        across = min(one.x1, box.x1) - max(one.x0, box.x0)
-        if across > 1.0 and min(one.y1, box.y1) - max(one.y0, box.y0) > 1.0:
-            found.append((text, other))
+    for (text, left), (right, box) in itertools.combinations(boxes, 2):
+        across = min(left.x1, box.x1) - max(left.x0, box.x0)
+        if across > 1.0 and min(left.y1, box.y1) - max(left.y0, box.y0) > 1.0:
+            found.append((text, right))
     return found
 
 
@@ -167,9 +167,9 @@ def words_of(canvas: Canvas) -> tuple[list[str], list[str]]:
     titles = [text for text in canvas.texts if text.get_weight() == "bold"]
     whole = " ".join(title.get_text() for title in titles)
     notes = [
-        one.get_text()
-        for one in canvas.texts
-        if one.get_color() == MUTED and one.get_verticalalignment() == "bottom"
+        text.get_text()
+        for text in canvas.texts
+        if text.get_color() == MUTED and text.get_verticalalignment() == "bottom"
     ]
     return [whole] * (len(whole) > MOST_LETTERS), notes * (len(notes) > 1)
 

@@ -82,7 +82,7 @@ def make_training(
 
     tp, pp, dp, world = (along(columns[name], "plan") for name in ("tp", "pp", "dp", "world_size"))
     b, net = along(micro_batch_size, "micro_batch_size"), along(bandwidth, "inter_bandwidth")
-    again = along([one == "full" for one in recompute], "recompute")
+    array = along([mode == "full" for mode in recompute], "recompute")
     size = along([70e9 if "70" in model else 8e9 for model in models], "model")
     tokens, batch, layers, hidden = 8192.0, 1024.0, 80.0, 8192.0
     share = size / (tp * pp)
@@ -93,7 +93,7 @@ def make_training(
         "peak_optimizer_memory": 12 * share / dp,
         "peak_zero3_gathered_memory": 0 * share,
         "peak_unsharded_gradient_memory": 0 * share,
-        "peak_saved_activation_memory": tokens * b * hidden * flight * np.where(again, 2, 34) / tp,
+        "peak_saved_activation_memory": tokens * b * hidden * flight * np.where(array, 2, 34) / tp,
         "peak_logits_memory": 4 * tokens * b * 128256 / tp * np.where(pp == 1, 1, 0),
         "peak_nccl_buffer_memory": 0.5 * GIB * (1 + (tp > 1) + (pp > 1)),
         "peak_context_bytes": 0.7 * GIB,
@@ -107,25 +107,27 @@ def make_training(
         "ep": 0 * share,
         "dp": 6 * share * (dp - 1) / dp,
     }
-    spent = {name: one / (450e9 if name == "tp" else net) for name, one in volume.items()}
+    spent = {name: value / (450e9 if name == "tp" else net) for name, value in volume.items()}
     step = {
         "matmul_part_time": matmul,
         "attention_part_time": 0.15 * matmul,
         "elementwise_part_time": 0.08 * matmul,
-        "recompute_part_time": 0.33 * matmul * again,
+        "recompute_part_time": 0.33 * matmul * array,
         "host_part_time": 0 * matmul,
         "exposed_tp_time": spent["tp"],
         "exposed_cp_time": 0 * matmul,
         "exposed_ep_time": 0 * matmul,
         "stage_imbalance_time": 0.01 * matmul * (pp > 1),
-        "bubble_time": matmul * (1 + 0.33 * again) * (pp - 1) * dp * b / batch,
+        "bubble_time": matmul * (1 + 0.33 * array) * (pp - 1) * dp * b / batch,
         "exposed_pp_time": 0.2 * spent["pp"],
         "exposed_dp_time": 0.4 * spent["dp"],
         "optimizer_time": 20 * share / dp / 3.35e12,
         "step_overhead": 0.02 + 0 * matmul,
     }
     shape = tuple(sizes.values())
-    whole = {name: np.broadcast_to(one, shape).copy() for name, one in {**memory, **step}.items()}
+    whole = {
+        name: np.broadcast_to(meaning, shape).copy() for name, meaning in {**memory, **step}.items()
+    }
     status = np.zeros(shape, dtype=np.int32)
     impossible = np.broadcast_to((tp == 1) & (pp == 16), shape)
     undivided = np.broadcast_to(batch % (dp * b) != 0, shape)
@@ -140,10 +142,10 @@ def make_training(
         whole[name][masked] = np.nan
     time = sum(whole[name] for name in step)
     time = np.where(status & 4, np.nan, time)
-    found: dict[str, tuple[Any, Any, dict[str, Any]]] = {}
+    dataset: dict[str, tuple[Any, Any, dict[str, Any]]] = {}
 
     def put(name: str, values: Any, words: str, units: str) -> None:
-        found[name] = (dims, values, {"long_name": words, "units": units})
+        dataset[name] = (dims, values, {"long_name": words, "units": units})
 
     for name, words in MEMORY.items():
         put(name, whole[name], words, "byte")
@@ -155,13 +157,13 @@ def make_training(
     put("tokens_per_second", tokens * batch / time, "tokens/s over all GPUs", "s-1")
     for name in DIMENSIONS:
         filled = {"time": spent[name], "volume": volume[name]}
-        for measure, units, what in (
+        for measure, units, text in (
             ("time", "s", "communication per step, before overlap"),
             ("volume", "byte", "bytes sent per rank and step (maximum)"),
         ):
             values = np.where(masked, np.nan, filled[measure])
-            put(f"{name}_communication_{measure}", values, f"{name.upper()} {what}", units)
-    found["status"] = (
+            put(f"{name}_communication_{measure}", values, f"{name.upper()} {text}", units)
+    dataset["status"] = (
         dims,
         status,
         {
@@ -185,7 +187,7 @@ def make_training(
     }
     for name, values in columns.items():
         coords[name] = ("plan", np.asarray(values, dtype=np.float64))
-    made = xr.Dataset(found, coords=coords)
+    made = xr.Dataset(dataset, coords=coords)
     for name, (words, units) in COORDINATES.items():
         origins = [assumed(None)] if name in ("mask", "framework") else []
         made[name].attrs = {"long_name": words, "units": units, **attributes(origins)}

@@ -30,13 +30,13 @@ def library(folder: Path) -> Path:
 
 def preloaded(made: Path, folder: Path, code: str, *arguments: str, log: Path | None = None) -> str:
     """Run Python code with the library in it; return what it says."""
-    own = {"LD_PRELOAD": str(made), "CALLS_FOLDER": str(folder)}
-    done = subprocess.run(
+    settings = {"LD_PRELOAD": str(made), "CALLS_FOLDER": str(folder)}
+    process = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=ROOT,
         env={
             **os.environ,
-            **own,
+            **settings,
             **({"CALLS_LOG": str(log)} if log else {}),
             "PYTHONPATH": str(ROOT),
             "SOURCE_DATE_EPOCH": EPOCH,
@@ -46,5 +46,5 @@ def preloaded(made: Path, folder: Path, code: str, *arguments: str, log: Path | 
         check=False,
         timeout=300,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout

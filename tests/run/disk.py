@@ -152,8 +152,8 @@ class Inode:
     def torn(self, share: float) -> bytes:
         """Return it with but a share of the last write done, and a byte at least not."""
         found, (offset, data) = self.safe, self.later[-1]
-        for one in self.later[:-1]:
-            found = changed(found, *one)
+        for content in self.later[:-1]:
+            found = changed(found, *content)
         return changed(found, offset, data[: min(int(share * len(data)), len(data) - 1)])
 
     def after_loss(self, draw: random.Random) -> bytes:
@@ -269,16 +269,17 @@ class Disk:
                 apply(names, changes)
                 kept[folder] -= 1
         contents: dict[int, bytes] = {}
-        found: dict[str, bytes | None] = {}
+        actual_contents: dict[str, bytes | None] = {}
         for name, inode in names.items():
             if inode is not None:
                 contents.setdefault(id(inode), inode.after_loss(draw))
-            found[name] = None if inode is None else contents[id(inode)]
+            actual_contents[name] = None if inode is None else contents[id(inode)]
         # What is in a folder that isn't there isn't there either.
         return {
             name: content
-            for name, content in found.items()
-            if (above := folder_of(name)) == "." or (above in found and found[above] is None)
+            for name, content in actual_contents.items()
+            if (above := folder_of(name)) == "."
+            or (above in actual_contents and actual_contents[above] is None)
         }
 
 
@@ -296,11 +297,11 @@ def folder_of(path: str) -> str:
     return Path(path).parent.as_posix()
 
 
-def materialise(found: dict[str, bytes | None], folder: Path) -> None:
+def materialise(contents: dict[str, bytes | None], folder: Path) -> None:
     """Write a state into an empty folder."""
-    for name, content in sorted(found.items()):
+    for name, content in sorted(contents.items()):
         if content is None:
             (folder / name).mkdir()
-    for name, content in found.items():
+    for name, content in contents.items():
         if content is not None:
             (folder / name).write_bytes(content)

@@ -114,4 +114,4 @@ def wait_until(happened: Callable[[], bool]) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir())

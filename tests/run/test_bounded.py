@@ -89,8 +89,8 @@ def test_parts_give_what_computing_everything_gives(tmp_path: Path, whole: Path)
     path, made = tmp_path / "parts.nc", job()
     run_in_blocks(made, path, CUT)
     assert path.read_bytes() == whole.read_bytes()
-    assert [one.name for one in made.touched] == ["least", "most", "front"]
-    assert all(0 < one.cells < one.total for one in made.touched)
+    assert [block.name for block in made.touched] == ["least", "most", "front"]
+    assert all(0 < block.cells < block.total for block in made.touched)
 
 
 @pytest.mark.thorough
@@ -136,17 +136,17 @@ def test_bounds_that_take_long_are_kept(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "LASTING", 0.0)
-    estimate, found = run.estimate, []
+    estimate, actual = run.estimate, []
     monkeypatch.setattr(
         run, "estimate", lambda *args: replace(estimate(*args), seconds=1e9, kept_nbytes=0)
     )
 
     def told(*args: Any, **more: Any) -> Any:
-        found.append(args[2].bounded)
+        actual.append(args[2].bounded)
         return run_in_blocks(*args, **more)
 
     monkeypatch.setattr(run, "run_in_blocks", told)
     path = tmp_path / "long.nc"
     write_sweep(job(), path, Means())
-    assert found == [True]
+    assert actual == [True]
     assert path.read_bytes() == whole.read_bytes()

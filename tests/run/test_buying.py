@@ -33,23 +33,23 @@ def stored(name: str, folder: Path, *settings: str) -> Path:
 @pytest.mark.thorough
 def test_each_machine_has_the_plan_that_a_search_finds(domains: Path) -> None:
     """Within 1 %, for a search tries more of what doesn't matter much."""
-    with public.open(domains) as found:
-        times = found.best_step_time.sel(expert_load_imbalance=1).values
-        nodes = found.gpus_per_node.values
-        machines = [str(value) for value in found.hardware.values]
-    for place in (0, 2, 3):
+    with public.open(domains) as dataset:
+        times = dataset.best_step_time.sel(expert_load_imbalance=1).values
+        nodes = dataset.gpus_per_node.values
+        machines = [str(value) for value in dataset.hardware.values]
+    for number in (0, 2, 3):
         best = public.plan(
             model="deepseek-v3",
-            hardware=machines[place],
+            hardware=machines[number],
             gpus=1024,
             global_batch_size=4096,
-            gpus_per_node=nodes[place],
-            nics_per_node=nodes[place],
+            gpus_per_node=nodes[number],
+            nics_per_node=nodes[number],
             etp=1,
         )
         assert best.search.answer is not None
         # The recommended plan may be a simpler one that ties.
-        assert times[place] == pytest.approx(min(best.search.answer.search.values), rel=0.01)
+        assert times[number] == pytest.approx(min(best.search.answer.search.values), rel=0.01)
     # The chip alone, and the domain alone, which is less.
     assert machines[2] == machines[3] == "gb200-nvl72"
     chip, domain = times[2] / times[0], times[3] / times[2]
@@ -76,11 +76,11 @@ def test_the_answer_says_what_is_the_domain_and_has_dollars(domains: Path) -> No
 )
 def test_what_published_runs_do_not_tell_apart_ties(times: list[float], said: list[str]) -> None:
     grid = {"oversubscription": ("oversubscription", [1.0, 2.0, 4.0])}
-    found = xr.Dataset({"step_time": ("oversubscription", times, {"units": "s"})}, coords=grid)
+    dataset = xr.Dataset({"step_time": ("oversubscription", times, {"units": "s"})}, coords=grid)
     declared = dict(
         kind="curves", x="oversubscription", y="step_time", relative_to={"oversubscription": 1}
     )
-    told = [line.partition(": ")[2] for line in effects(found, declared) if "rather than" in line]
+    told = [line.partition(": ")[2] for line in effects(dataset, declared) if "rather than" in line]
     assert told == said
 
 
@@ -107,10 +107,10 @@ def test_an_oversubscription_that_costs_nothing_says_why(
     assert np.all(times[1:] == times[0]) == bool(reason)
 
 
-def with_figure(found: xr.Dataset, reason: str) -> None:
+def with_figure(dataset: xr.Dataset, reason: str) -> None:
     declared = dict(
         kind="curves", x="oversubscription", y="best_step_time", relative_to={"oversubscription": 1}
     )
-    lines = [*effects(found, declared)]
+    lines = [*effects(dataset, declared)]
     assert any(line.startswith("0 %: ") for line in lines) == bool(reason)
     assert reason in "\n".join(lines)

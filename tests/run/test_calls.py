@@ -91,16 +91,16 @@ def failed(folder: Path, step: int, operations: tuple[str, ...]) -> None:
     arguments = (str(made), str(place / "x.nc"), str(step), *operations)
     result = preloaded(made, place, RUNNER, *arguments)
     # The HDF5 library writes to standard output, too.
-    found = json.loads(result.splitlines()[-1])
-    assert found["wrong"] == []
+    record = json.loads(result.splitlines()[-1])
+    assert record["wrong"] == []
     # Of the last write, in closing, the netCDF library dies: as good as killed.
-    assert len(found["died"]) <= 1, found["died"]
-    counts = found["counts"]
+    assert len(record["died"]) <= 1, record["died"]
+    counts = record["counts"]
     assert min(counts.values()) > 0
     assert counts["write"] > 50
     # Little fails that nobody minds: a lock's file, or a name, that stays.
     minor = counts.get("unlink", 0) + counts.get("rmdir", 0)
-    assert found["silent"] <= minor + len(found["died"])
+    assert record["silent"] <= minor + len(record["died"])
 
 
 @pytest.mark.thorough

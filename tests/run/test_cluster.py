@@ -115,18 +115,18 @@ def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(
         with pytest.raises(RunError, match=f"--scheduler = '{address}': doesn't answer"):
             _quickly(path, address)
     # What the cluster has done isn't done again, here without it.
-    again: list[int] = []
+    indexes: list[int] = []
 
     def counting(assignment: Assignment) -> Iterator[int]:
         from sweeps.blocks.run import here
 
         for index in here(assignment):
-            again.append(index)
+            indexes.append(index)
             yield index
 
     run_in_blocks(large(), path, CUT, pool=counting, resume=True)
     assert len(computed) > 2
-    assert not set(computed) & set(again)
+    assert not set(computed) & set(indexes)
     assert path.read_bytes() == whole(large)
     assert names(tmp_path) == ["dask", "x.nc"]
 
@@ -195,7 +195,7 @@ def lose_the_client(path: Path, address: str) -> None:
 
 def blocks_begun(folder: Path) -> list[Path]:
     found = folder.iterdir() if folder.exists() else ()
-    return [each for each in found if is_temporary(each) and "block" in each.name]
+    return [block for block in found if is_temporary(block) and "block" in block.name]
 
 
 def large_then() -> Job:

@@ -148,7 +148,7 @@ def test_how_long_blocks_are() -> None:
 def test_durations_for_a_person() -> None:
     given = (0.034, 3.21, 42.3, 150.0, 10_000.0, 10**6)
     said = ["0.034 s", "3.2 s", "42 s", "2.5 min", "2.78 h", "11.6 days"]
-    assert [duration(one) for one in given] == said
+    assert [duration(seconds) for seconds in given] == said
 
 
 def test_an_estimate_is_of_the_right_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,13 +161,13 @@ def test_an_estimate_is_of_the_right_size(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Steps, "run", slowly)
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    found = estimate(large(), Limits(block=50))
+    estimated_time = estimate(large(), Limits(block=50))
     names = {"time", "chosen_algorithm", "steps", "status", "energy"}
     shapes = [large().program.shape(v) for v in large().program.variables if v.name in names]
     import math
 
-    assert found.cells == sum(map(math.prod, shapes))
-    assert found.seconds == pytest.approx(SECONDS_A_CELL * found.cells, rel=0.01)
+    assert estimated_time.cells == sum(map(math.prod, shapes))
+    assert estimated_time.seconds == pytest.approx(SECONDS_A_CELL * estimated_time.cells, rel=0.01)
 
 
 GRIDS: dict[str, dict[str, Any]] = examples(__file__, "grids")
@@ -213,10 +213,10 @@ def test_progress_says_how_long_it_takes(
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     line = Progress("computing")
     line(25, 100)
-    for done in range(26, 76):
+    for index in range(26, 76):
         # What an earlier run has done counts as done, but not as fast: two seconds a part.
         now[0] += 2.0
-        line(done, 100)
+        line(index, 100)
     line.end()
     output = capsys.readouterr().err
     if terminal:

@@ -243,7 +243,7 @@ def test_a_lock_is_dropped_with_its_holder_and_not_with_a_copy_of_it(tmp_path: P
 
 
 def test_a_recipe_says_whose_block_it_is() -> None:
-    one = recipe_of(small(), SMALL_CUT.limits, 2)
-    other = recipe_of(small(), SMALL_CUT.limits, 3)
-    assert one.owner != other.owner
+    recipe = recipe_of(small(), SMALL_CUT.limits, 2)
+    other_recipe = recipe_of(small(), SMALL_CUT.limits, 3)
+    assert recipe.owner != other_recipe.owner
     assert Folder(Path("/x/y.nc")).path == Path("/x/.y.nc.run")

@@ -59,17 +59,17 @@ class Run:
         self.result = (place / "x.nc").read_bytes()
         assert self.disk(self.events).killed() == {"x.nc": self.result}
 
-    def recorded(self, place: Path) -> list[Event]:
-        recorder = Recorder(place)
+    def recorded(self, path: Path) -> list[Event]:
+        recorder = Recorder(path)
         with pytest.MonkeyPatch.context() as patch:
             recorder.install(patch)
-            run_in_blocks(self.job, place / "x.nc", SMALL_CUT, overwrite=self.overwrite)
+            run_in_blocks(self.job, path / "x.nc", SMALL_CUT, overwrite=self.overwrite)
         return recorder.events
 
-    def logged(self, folder: Path, place: Path) -> list[Event]:
+    def logged(self, folder: Path, path: Path) -> list[Event]:
         log = folder / "log"
-        arguments = (str(place / "x.nc"), str(self.overwrite))
-        preloaded(library(folder), place, RUNNER, *arguments, log=log)
+        arguments = (str(path / "x.nc"), str(self.overwrite))
+        preloaded(library(folder), path, RUNNER, *arguments, log=log)
         return logged(log)
 
     def disk(self, events: Iterable[Event] = (), *, syncing: bool = True) -> Disk:
@@ -103,26 +103,26 @@ class Run:
 
     def wrong(self, states: Iterable[State], folder: Path) -> list[str]:
         """Return what is wrong with states: with what stands under the name, or with a rerun."""
-        found = []
+        texts = []
         for number, state in enumerate(states):
             place = folder / str(number)
             place.mkdir()
             materialise(state, place)
             path = place / "x.nc"
-            there = path.read_bytes() if path.exists() else None
-            if there not in {self.before.get("x.nc"), self.result}:
-                found.append(f"{number}: neither absent, old nor complete")
+            content = path.read_bytes() if path.exists() else None
+            if content not in {self.before.get("x.nc"), self.result}:
+                texts.append(f"{number}: neither absent, old nor complete")
             try:
                 finish(self.job, path, overwrite=self.overwrite)
             except (InputError, RunError) as error:
-                found.append(f"{number}: {error}")
+                texts.append(f"{number}: {error}")
                 continue
             if path.read_bytes() != self.result:
-                found.append(f"{number}: another file")
+                texts.append(f"{number}: another file")
             if [name for name in names(place) if name != ".x.nc.lock"] != ["x.nc"]:
-                found.append(f"{number}: leaves {names(place)}")
+                texts.append(f"{number}: leaves {names(place)}")
             shutil.rmtree(place)
-        return found
+        return texts
 
 
 RUNS = [
@@ -173,22 +173,22 @@ def test_power_loss(tmp_path: Path, run: Run) -> None:
 
 def test_what_is_done_stays_done(run: Run) -> None:
     # As soon as a block's file is written the next one is begun: then the power may fail.
-    disk, draw, done = run.disk(), random.Random(0), set[str]()
+    disk, draw, result = run.disk(), random.Random(0), set[str]()
     for operation, path, more in run.events:
-        if operation == "create" and done:
+        if operation == "create" and result:
             for _ in range(5):
-                found = disk.power_lost(draw)
-                assert {name: found.get(name) for name in done} == {
-                    name: disk.killed()[name] for name in done
+                contents = disk.power_lost(draw)
+                assert {name: contents.get(name) for name in result} == {
+                    name: disk.killed()[name] for name in result
                 }
         if operation == "unlink":
             # Before blocks go, the result is there to stay.
             if path.endswith("plan.json"):
                 assert all(disk.power_lost(draw).get("x.nc") == run.result for _ in range(20))
-            done.discard(path)
+            result.discard(path)
         disk.do((operation, path, more))
         if operation == "rename" and str(more).endswith(".block"):
-            done.add(str(more))
+            result.add(str(more))
     assert all(disk.power_lost(draw)["x.nc"] == run.result for _ in range(20))
 
 
@@ -200,5 +200,5 @@ def test_power_loss_at_length(tmp_path: Path, run: Run) -> None:
 @pytest.mark.thorough
 def test_without_syncs_the_same_power_loss_does_harm(tmp_path: Path, run: Run) -> None:
     # The control: a test that finds nothing here would find nothing above either.
-    found = run.wrong(run.lost(30, syncing=False), tmp_path)
-    assert any("neither absent, old nor complete" in one for one in found)
+    lines = run.wrong(run.lost(30, syncing=False), tmp_path)
+    assert any("neither absent, old nor complete" in line for line in lines)

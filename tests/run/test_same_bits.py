@@ -80,10 +80,10 @@ def test_however_processes_start(
 def test_each_process_has_a_run_of_blocks_and_every_block_comes_once() -> None:
     assert list(processes_module._in_runs([1, 2, 4, 5, 8], 2)) == [1, 5, 2, 8, 4]
     for blocks, count in itertools.product(range(1, 12), range(1, 6)):
-        found = list(processes_module._in_runs(list(range(blocks)), count))
-        assert sorted(found) == list(range(blocks))
+        actual = list(processes_module._in_runs(list(range(blocks)), count))
+        assert sorted(actual) == list(range(blocks))
         runs = -(-blocks // -(-blocks // count))
-        assert found[:runs] == [-(-blocks // count) * run for run in range(runs)]
+        assert actual[:runs] == [-(-blocks // count) * run for run in range(runs)]
 
 
 def test_processes_are_copies_where_that_is_sound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_parts_are_merged_to_the_same_bits(
             part = made.part(box)
             part.update(region, case.values[region])
             again = made.part(box)
-            again.restore({name: _read_only(each) for name, each in part.state().items()})
+            again.restore({name: _read_only(value) for name, value in part.state().items()})
             made.merge(again)
         assert bits(results(made)) == bits(results(alone))
     finally:

@@ -58,13 +58,15 @@ def test_a_store_holds_what_a_file_holds(tmp_path: Path, file: Path, workers: in
     assert verify(path) == ()
     assert is_complete(path, large().attrs["fingerprint"])
     assert written.nbytes == describe(path).nbytes
-    with sweeps.open(path) as found, sweeps.open(file) as expected:
-        xr.testing.assert_identical(found.load(), expected.load())
+    with sweeps.open(path) as dataset, sweeps.open(file) as expected:
+        xr.testing.assert_identical(dataset.load(), expected.load())
         for name, variable in expected.variables.items():
-            assert found[name].dtype == variable.dtype, name
-    one, other = describe(path), describe(file)
-    assert one.sizes == other.sizes
-    assert {each.name: each for each in one.variables}.keys() == {v.name for v in other.variables}
+            assert dataset[name].dtype == variable.dtype, name
+    description, other_description = describe(path), describe(file)
+    assert description.sizes == other_description.sizes
+    assert {each.name: each for each in description.variables}.keys() == {
+        v.name for v in other_description.variables
+    }
     assert names(tmp_path) == ["x.nc", "x.zarr"]
     # Other readers of Zarr see it as well.
     with xr.open_zarr(path) as plain:

@@ -39,7 +39,7 @@ ALIKE = tuple(
 )
 GENERATIONS = ("ampere", "hopper", "blackwell")
 # What was assumed before the tables that tell it; a generation's rate of an exchange is its own.
-ASSUMED = {"peer_time": 0.5e-6} | {f"{one}.{EXCHANGE}": 0.8 for one in GENERATIONS}
+ASSUMED = {"peer_time": 0.5e-6} | {f"{generation}.{EXCHANGE}": 0.8 for generation in GENERATIONS}
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,12 @@ def before(group: str) -> tuple[dict[str, float], dict[str, float]]:
         base = {name: profile.shared[name].value for name in ALIKE} | ASSUMED
     else:
         names = [name for name in profile.nodes[group] if name not in KEPT]
-        others = [profile.nodes[one] for one in GENERATIONS if one != group]
+        other_nodes = [
+            profile.nodes[generation] for generation in GENERATIONS if generation != group
+        ]
         base = {}
         for name in names:
-            known = [other[name].value for other in others if name in other]
+            known = [other_node[name].value for other_node in other_nodes if name in other_node]
             base[name] = float(np.exp(np.mean(np.log(known))))
     unsure = {
         name: SHARE if name.endswith(RATIOS) and "ll_" not in name else UNSURE for name in base
@@ -134,10 +136,10 @@ def fitted(
     names, start = list(base), np.log(list(base.values()))
     width = np.array([unsure[name] for name in names])
     top = np.array([0.0 if name.endswith(RATIOS) else np.inf for name in names])
-    measured = np.log(np.concatenate([one.model.rows.time for one in own]))
+    measured = np.log(np.concatenate([table.model.rows.time for table in own]))
     parts = []
-    for one in own:
-        size = np.digitize(one.model.rows.message_bytes, (2.0**18, 2.0**24))
+    for table in own:
+        size = np.digitize(table.model.rows.message_bytes, (2.0**18, 2.0**24))
         parts.append(1.0 / np.sqrt(np.bincount(size, minlength=3)[size] / 6.0))
     weight = np.minimum(np.concatenate(parts), 1.0)
 
@@ -145,7 +147,7 @@ def fitted(
         """Return residuals of (.., constants), and how far these are from before."""
         values = {name: np.exp(logs[..., index, None]) for index, name in enumerate(names)}
         times = [
-            np.broadcast_to(t := one.times(values), (*logs.shape[:-1], t.shape[-1])) for one in own
+            np.broadcast_to(t := row.times(values), (*logs.shape[:-1], t.shape[-1])) for row in own
         ]
         far = (np.log(np.concatenate(times, axis=-1)) - measured) / UNIT
         soft = np.sign(far) * np.sqrt(2.0 * (np.sqrt(1.0 + far**2) - 1.0)) * weight
@@ -176,29 +178,32 @@ def left_out(group: str) -> Iterator[tuple[Table, np.ndarray]]:
     """Yield each table of a group with its relative errors, its constants fitted to the others."""
     every = [table for table in tables() if table.group == group]
     base, unsure = before(group)
-    for name in dict.fromkeys(one.name for one in every):
-        values = fitted([one for one in every if one.name != name], base, unsure)
-        for one in every:
-            if one.name == name:
-                found = one.times({key: np.array([value]) for key, value in values.items()})
-                yield one, found / one.model.rows.time - 1.0
+    for name in dict.fromkeys(row.name for row in every):
+        values = fitted([row for row in every if row.name != name], base, unsure)
+        for row in every:
+            if row.name == name:
+                array = row.times({key: np.array([value]) for key, value in values.items()})
+                yield row, array / row.model.rows.time - 1.0
 
 
 def by_operation(groups: Sequence[str]) -> dict[str, list[tuple[int, float]]]:
     """Return rows and mean left-out errors in percent, by place and operation, in size classes."""
     found: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     for group in groups:
-        for one, error in left_out(group):
-            both = np.stack([one.model.rows.message_bytes, np.abs(error)])
-            for name in (f"{one.place}.{one.collective}", one.place, "all"):
+        for row, error in left_out(group):
+            both = np.stack([row.model.rows.message_bytes, np.abs(error)])
+            for name in (f"{row.place}.{row.collective}", row.place, "all"):
                 found[name].append(both)
     table = {}
     for name, parts in found.items():
         sizes, error = np.concatenate(parts, axis=1)
         own = [(sizes >= low) & (sizes < high) for low, high in CLASSES.values()]
         table[name] = [
-            (int(np.sum(one)), round(100.0 * float(np.mean(error[one])), 1) if one.any() else 0.0)
-            for one in own
+            (
+                int(np.sum(mask)),
+                round(100.0 * float(np.mean(error[mask])), 1) if mask.any() else 0.0,
+            )
+            for mask in own
         ]
     return table
 

@@ -35,8 +35,8 @@ def test_a_machine_knows_its_fabric(
     cli: Runner, arguments: str, network: str, low: float, high: float
 ) -> None:
     assert low < seconds(cli, arguments) < high
-    place = cli(f"collective {arguments}").out.splitlines()[1]
-    assert place.startswith(f"  on a {network} network, ")
+    line = cli(f"collective {arguments}").out.splitlines()[1]
+    assert line.startswith(f"  on a {network} network, ")
 
 
 def test_an_exchange_is_by_its_schedule(cli: Runner) -> None:
@@ -62,9 +62,9 @@ def test_a_ring_of_nodes_pays_its_path(cli: Runner) -> None:
 def test_nvls_reaches_what_is_measured(
     cli: Runner, arguments: str, low: float, high: float
 ) -> None:
-    found = record(cli, f"{arguments} --M 8GiB --algorithm nccl")
-    assert found["algorithm"] == "nvls"
-    assert low < found["busbw_bytes_per_s"] < high
+    actual_record = record(cli, f"{arguments} --M 8GiB --algorithm nccl")
+    assert actual_record["algorithm"] == "nvls"
+    assert low < actual_record["busbw_bytes_per_s"] < high
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_straight_lines_are_calibrated(
 ) -> None:
     """Every size is met, by the commands as by the fit, with the same algorithms."""
     measured = log(operation, lines)
-    done = cli(f"calibrate log.csv --hardware {hardware} --verbose --write mine.toml")
-    assert done.out.startswith(("HEALTHY: ", "UNHEALTHY: "))
-    assert "\nverdict against published curves" in done.out
-    assert "\nfitted: launch" in done.out
+    result = cli(f"calibrate log.csv --hardware {hardware} --verbose --write mine.toml")
+    assert result.out.startswith(("HEALTHY: ", "UNHEALTHY: "))
+    assert "\nverdict against published curves" in result.out
+    assert "\nfitted: launch" in result.out
     for ranks, times in measured.items():
         sizes = ",".join(str(2**power) for power in POWERS)
         line = f"collective --op {operation} --N {ranks} --M {sizes} --hardware mine.toml --csv"
@@ -136,24 +136,24 @@ def test_logs_of_one_end_are_read(cli: Runner, powers: range, kept: str) -> None
 def test_an_unhealthy_log_is_told_and_an_exit_code(cli: Runner) -> None:
     log("all_reduce", ((8, 90.0, 1.2e5),))
     for strict, code in (("", 0), (" --strict", 1)):
-        done = cli(f"calibrate log.csv --hardware dgx-h100{strict}", fine=False)
-        assert done.code == code
-        assert done.out.startswith("UNHEALTHY: slow")
-        assert re.search(r"\n  log.csv all_reduce 8 .*  SLOW\n", done.out)
+        result = cli(f"calibrate log.csv --hardware dgx-h100{strict}", fine=False)
+        assert result.code == code
+        assert result.out.startswith("UNHEALTHY: slow")
+        assert re.search(r"\n  log.csv all_reduce 8 .*  SLOW\n", result.out)
 
 
 def test_a_long_line_of_json_behind_a_remark_is_read_once(cli: Runner) -> None:
     Path("a.json").write_text("# by hand\n" + json.dumps({"results": [], "x": "time " * 100_000}))
-    done = cli("calibrate a.json --hardware dgx-h100", fine=False)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "'results' holds no times" in done.err
+    result = cli("calibrate a.json --hardware dgx-h100", fine=False)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "'results' holds no times" in result.err
 
 
 @pytest.mark.parametrize("line", examples(__file__, "names_too_long_for_a_file_are_a_fault"))
 def test_names_too_long_for_a_file_are_a_fault(cli: Runner, line: str) -> None:
     log("all_gather", GATHER)
-    done = cli(f"calibrate {line.format('a' * 300)}", fine=False)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    result = cli(f"calibrate {line.format('a' * 300)}", fine=False)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
 
 
 def test_shared_and_oversubscribed_cards_take_their_time(cli: Runner) -> None:

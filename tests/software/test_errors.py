@@ -78,8 +78,8 @@ def errors() -> dict[str, tuple[np.ndarray, np.ndarray]]:
         where = where_of(key[2])
         for name in (where, "all", f"{where.replace(' ', '_')}.{key[0]}"):
             parts[name].append(np.stack([sizes, error]))
-    found = {name: np.concatenate(part, axis=1) for name, part in parts.items()}
-    return {name: (both[0], both[1]) for name, both in found.items()}
+    parts_by_name = {name: np.concatenate(part, axis=1) for name, part in parts.items()}
+    return {name: (part[0], part[1]) for name, part in parts_by_name.items()}
 
 
 @pytest.mark.parametrize("where", STATED)
@@ -96,15 +96,15 @@ def test_errors_are_as_stated(where: str) -> None:
 def test_errors_by_operation_are_those_of_the_profile() -> None:
     """Rows and mean error, below 256 KiB, to 16 MiB, above."""
     statement = {
-        f"{place}.{operation}": each
-        for place, operations in load_software("nccl").errors.items()
+        f"{location}.{operation}": each
+        for location, operations in load_software("nccl").errors.items()
         for operation, each in operations.items()
     }
     assert set(statement) == {name for name in errors() if "." in name}
-    for name, each in statement.items():
+    for name, value in statement.items():
         sizes, error = errors()[name]
-        classes = list(CLASSES.values())[: len(each)]
-        for (low, high), (rows, mean, *_) in zip(classes, each, strict=True):
+        classes = list(CLASSES.values())[: len(value)]
+        for (low, high), (rows, mean, *_) in zip(classes, value, strict=True):
             own = 100.0 * np.abs(error[(sizes >= low) & (sizes < high)])
             assert len(own) == rows, name
             assert not rows or abs(np.mean(own) - mean) < 0.1, name
@@ -116,9 +116,9 @@ def test_left_out_errors_are_those_of_the_profile() -> None:
     from tests.software.left_out import by_operation
 
     found, statement = by_operation(("nodes",)), load_software("nccl").errors["several_nodes"]
-    for operation, each in statement.items():
+    for operation, value in statement.items():
         for (rows, _, mean, *_), (count, own) in zip(
-            each, found[f"several_nodes.{operation}"], strict=False
+            value, found[f"several_nodes.{operation}"], strict=False
         ):
             assert rows == count
             assert own == pytest.approx(mean, abs=0.5), operation
@@ -127,7 +127,7 @@ def test_left_out_errors_are_those_of_the_profile() -> None:
 def test_without_the_profile_errors_are_several_times_as_large() -> None:
     """All_reduce of 8 H100, from 1 MiB on, by the links alone."""
     sizes = 2.0 ** np.arange(20, 31)
-    each = {
+    times_by_name = {
         software: sweeps.sweep(
             "time",
             ranks=8,
@@ -139,4 +139,4 @@ def test_without_the_profile_errors_are_several_times_as_large() -> None:
         ).time.values
         for software in ("none", "nccl")
     }
-    assert np.all(each["nccl"] > 1.2 * each["none"])
+    assert np.all(times_by_name["nccl"] > 1.2 * times_by_name["none"])

@@ -32,7 +32,9 @@ SCHEDULED = [
         ("mesh", "broadcast", "chain"),
     )
 ]
-EVERY = pytest.mark.parametrize("algorithm", [*OWN, *SCHEDULED], ids=lambda one: ".".join(one.key))
+EVERY = pytest.mark.parametrize(
+    "algorithm", [*OWN, *SCHEDULED], ids=lambda case: ".".join(case.key)
+)
 few = settings(max_examples=12, deadline=None)
 TIMES = tuple(name for name in CONSTANTS if VOCABULARY[name].units == "s")
 SHARES = tuple(name for name in CONSTANTS if VOCABULARY[name].maximum == 1.0)
@@ -91,8 +93,8 @@ def values(
     axis = Axis("message_bytes", {"message_bytes": SIZES})
     plan = Program([axis], given, labels, wanted)
     return {
-        name: np.broadcast_to(np.asarray(found, dtype=np.float64).reshape(-1), SIZES.shape)
-        for name, found in plan.evaluate().items()
+        name: np.broadcast_to(np.asarray(value_found, dtype=np.float64).reshape(-1), SIZES.shape)
+        for name, value_found in plan.evaluate().items()
         if name in wanted
     }
 
@@ -121,23 +123,23 @@ def test_a_library_that_adds_nothing_gives_the_exact_form(algorithm: Algorithm) 
 
 @EVERY
 def test_one_rank_costs_nothing(algorithm: Algorithm) -> None:
-    found = values(algorithm, shipped(), ranks=1.0)
+    arrays = values(algorithm, shipped(), ranks=1.0)
     for name in ("time", "latency_time", "bandwidth_time"):
-        np.testing.assert_array_equal(found[name], 0.0)
+        np.testing.assert_array_equal(arrays[name], 0.0)
 
 
 @EVERY
 def test_the_parts_are_the_time(algorithm: Algorithm) -> None:
-    found = values(algorithm, shipped())
-    together = found["latency_time"] + found["bandwidth_time"]
-    np.testing.assert_allclose(together, found["time"], rtol=1e-12)
-    parts = found["transfer_part_time"] + found["copy_part_time"] + found["ramp_part_time"]
-    np.testing.assert_allclose(parts, found["bandwidth_time"], rtol=1e-12)
-    assert np.all(np.diff(found["time"]) > 0.0)
+    arrays = values(algorithm, shipped())
+    together = arrays["latency_time"] + arrays["bandwidth_time"]
+    np.testing.assert_allclose(together, arrays["time"], rtol=1e-12)
+    parts = arrays["transfer_part_time"] + arrays["copy_part_time"] + arrays["ramp_part_time"]
+    np.testing.assert_allclose(parts, arrays["bandwidth_time"], rtol=1e-12)
+    assert np.all(np.diff(arrays["time"]) > 0.0)
     # Bytes go no faster than links do, in as many chunks.
     cut = {"chunks": 4.0}
     ours, links = (
-        values(algorithm, one | cut)["transfer_part_time"] for one in (shipped(), neutral())
+        values(algorithm, library | cut)["transfer_part_time"] for library in (shipped(), neutral())
     )
     assert np.all(ours >= links)
 
@@ -156,10 +158,10 @@ def test_times_grow_with_times_and_fall_with_rates(
     more = base | {name: base[name] * data.draw(st.floats(1.0, 2.0))}
     if name in SHARES:
         more[name] = min(more[name], 1.0)
-    one, other = values(algorithm, base)["time"], values(algorithm, more)["time"]
+    time, other_time = values(algorithm, base)["time"], values(algorithm, more)["time"]
     if name in (*SHARES, *RATES):
-        one, other = other, one
-    assert np.all(other >= one * (1.0 - 1e-12))
+        time, other_time = other_time, time
+    assert np.all(other_time >= time * (1.0 - 1e-12))
 
 
 def test_what_a_library_takes() -> None:
@@ -169,7 +171,7 @@ def test_what_a_library_takes() -> None:
     assert names("switch", "all_reduce") == {"ring", "nvls"}
     assert names("hierarchical", "all_reduce") == {"ring_path", "tree_path", "nvls_tree"}
     assert names("hierarchical", "all_to_all") == {"node_pairwise"}
-    assert {one.form for one in OWN} - set(TAKEN) == {"sharp"}
+    assert {name.form for name in OWN} - set(TAKEN) == {"sharp"}
     # What it has no form for is what it has without a profile.
     bare = candidates("torus", "all_reduce", "nccl")
     assert candidates("torus", "all_reduce", "nccl", "xla") == bare

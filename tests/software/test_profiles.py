@@ -35,9 +35,9 @@ def test_every_machine_has_every_constant(library: str) -> None:
     machines = [name for name in hardware_names() if name.startswith(OF_MACHINES[library])]
     assert machines
     for name in machines:
-        found = profile.constants(load_hardware(name))
-        assert set(CONSTANTS) < set(found)
-        for constant, origin in found.items():
+        constants = profile.constants(load_hardware(name))
+        assert set(CONSTANTS) < set(constants)
+        for constant, origin in constants.items():
             assert not VOCABULARY[constant].outside(origin.value), (name, constant)
             assert origin.source, (name, constant)
 
@@ -107,11 +107,13 @@ def test_a_machine_without_a_generation_gets_the_nearest_in_words(tmp_path: Path
     path = tmp_path / "mine.toml"
     path.write_text(plain.replace('name = "dgx-h100"', 'name = "mine"'), encoding="utf-8")
     profile: Profile = load_software("nccl")
-    found = profile.constants(load_hardware(path))
+    constants = profile.constants(load_hardware(path))
     known = profile.constants(load_hardware("dgx-h100"))
-    assert {n: one.value for n, one in found.items()} == {n: o.value for n, o in known.items()}
-    assert "hopper is nearest" in found["step_latency"].source
-    assert "taken as infiniband" in found["inter_node_step_latency"].source
+    assert {n: constant.value for n, constant in constants.items()} == {
+        n: o.value for n, o in known.items()
+    }
+    assert "hopper is nearest" in constants["step_latency"].source
+    assert "taken as infiniband" in constants["inter_node_step_latency"].source
     assert "hopper is nearest" in own_library(load_hardware(path)).source
     # A torus isn't a machine of GPUs.
     torus = replace(load_hardware("tpu-v4"), generation="")
@@ -142,12 +144,12 @@ def own_machine(tmp_path: Path, own: str = OWN) -> Path:
 def test_a_machines_own_constants_stand_in_place_of_the_profiles(tmp_path: Path) -> None:
     path = str(own_machine(tmp_path))
     profile, machine = load_software("nccl"), load_hardware(path)
-    found, known = profile.constants(machine), profile.constants(load_hardware("dgx-h100"))
-    assert {n for n in known if found[n] != known[n]} == {
+    constants, known = profile.constants(machine), profile.constants(load_hardware("dgx-h100"))
+    assert {n for n in known if constants[n] != known[n]} == {
         "collective_launch_time",
         "inter_node_step_latency",
     }
-    launch = found["collective_launch_time"]
+    launch = constants["collective_launch_time"]
     assert (launch.value, launch.kind, launch.owner) == (15e-6, "measured", "mine")
     assert profile.issue("nccl-tests", machine).value == 43e-6
     assert profile.issue("graph", machine).value == 0.0
@@ -165,8 +167,8 @@ def test_a_machines_own_constants_stand_in_place_of_the_profiles(tmp_path: Path)
         for fabric in ("infiniband", "efa")
     }
     assert both == {"infiniband": 20e-6, "efa": 33e-6}
-    other = load_software(str(edited(tmp_path)))
-    assert other.constants(machine)["collective_launch_time"].value == 5e-6
+    other_profile = load_software(str(edited(tmp_path)))
+    assert other_profile.constants(machine)["collective_launch_time"].value == 5e-6
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,7 @@ def test_bad_constants_of_a_machine_are_named(
 
 
 def test_software_is_an_axis_beside_machines_and_environments() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         ["time", "lower_bound"],
         software=["none", "nccl"],
         hardware=["dgx-a100", "dgx-h100"],
@@ -205,18 +207,18 @@ def test_software_is_an_axis_beside_machines_and_environments() -> None:
         algorithm="ring",
         software="none",
     )
-    assert (found.time.sel(software=NO_LIBRARY) == bare.time).all()
-    priced = found.time.sel(software="nccl")
-    assert (priced > found.time.sel(software=NO_LIBRARY)).all()
+    assert (dataset.time.sel(software=NO_LIBRARY) == bare.time).all()
+    priced = dataset.time.sel(software="nccl")
+    assert (priced > dataset.time.sel(software=NO_LIBRARY)).all()
     slow, fast = (priced.sel(environment=name) for name in ("pytorch", "nccl-tests"))
     assert (slow.sel(message_bytes=8.0) > 45e-6).all()
     # A slow host hides behind a long operation.
     assert (abs(slow / fast - 1.0).sel(message_bytes=2.0**30) < 1e-6).all()
-    assert set(found.time.dims) == {"software", "hardware", "environment", "message_bytes"}
+    assert set(dataset.time.dims) == {"software", "hardware", "environment", "message_bytes"}
 
 
 def test_a_stored_dataset_is_computed_again() -> None:
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         "time",
         software=["none", "nccl"],
         ranks=[8, 16],
@@ -225,5 +227,5 @@ def test_a_stored_dataset_is_computed_again() -> None:
         topology="hierarchical",
         hardware=["dgx-h100", "gb200-nvl72"],
     )
-    again = sweeps.recompute(found)
-    assert (again.time == found.time).all()
+    repeated_dataset = sweeps.recompute(dataset)
+    assert (repeated_dataset.time == dataset.time).all()

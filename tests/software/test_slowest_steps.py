@@ -55,10 +55,10 @@ def test_a_slower_link_makes_no_ring_faster() -> None:
     assert step == pytest.approx(13.44 * US)
     for latency in (0.8 * US, 2.7 * US, 5.0 * US, 15.0 * US):
         network = build_topology("hierarchical", 64, **default_links() | {"intra_latency": latency})
-        found = collective("all_reduce", 0.0, network, algorithm="flat_ring", software="nccl")
+        cost = collective("all_reduce", 0.0, network, algorithm="flat_ring", software="nccl")
         start = library["collective_launch_time"] + library["simple_launch_time"]
-        assert found.steps == 126.0
-        assert float(found.latency_s) == pytest.approx(126.0 * step + start)
+        assert cost.steps == 126.0
+        assert float(cost.latency_s) == pytest.approx(126.0 * step + start)
 
 
 def test_the_number_of_chunks_is_best_with_its_ramp() -> None:
@@ -80,10 +80,10 @@ def test_the_number_of_chunks_is_best_with_its_ramp() -> None:
         "topology=switch collective=broadcast algorithm=chain latency_per=hop link=intra "
         "library=nccl floor=none environment=nccl-tests"
     )
-    found = Evaluation(given, following(labels, given))
-    assert float(found["chunks"]) == best
+    evaluation = Evaluation(given, following(labels, given))
+    assert float(evaluation["chunks"]) == best
     start = library["collective_launch_time"] + library["simple_launch_time"]
-    assert float(found["time"]) == pytest.approx(start + time(best))
+    assert float(evaluation["time"]) == pytest.approx(start + time(best))
 
 
 def drawn(rng: np.random.Generator, algorithm: Algorithm, pods: bool) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def evaluated(algorithm: Algorithm, values: dict[str, Any], library: str) -> Eva
 
 
 @pytest.mark.thorough_cases(every=4)
-@pytest.mark.parametrize("algorithm", STEPWISE, ids=[".".join(one.key) for one in STEPWISE])
+@pytest.mark.parametrize("algorithm", STEPWISE, ids=[".".join(name.key) for name in STEPWISE])
 @settings(max_examples=3, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1), library=st.sampled_from(["none", "nccl"]), pods=st.booleans()

@@ -79,7 +79,7 @@ def test_a_described_network_has_no_library(cli: Runner) -> None:
 def test_a_machines_figure_is_replaced_and_nothing_else(cli: Runner) -> None:
     """Without a machine named it is the default one's, whose own figure changes nothing."""
     line = "collective --N 16 --M 1GiB --json"
-    own = cli(line).records
+    records = cli(line).records
     for given in (
         "--inter-bandwidth 50GB/s",
         "--intra-latency 800ns",
@@ -87,10 +87,10 @@ def test_a_machines_figure_is_replaced_and_nothing_else(cli: Runner) -> None:
         "--hardware dgx-h100",
         "--hardware dgx-h100 --inter-latency 2.7us",
     ):
-        assert cli(f"{line} {given}").records == own, given
+        assert cli(f"{line} {given}").records == records, given
     (slow,) = cli(f"{line} --inter-bandwidth 25GB/s").records
-    assert (slow["algorithm"], own[0]["algorithm"]) == ("nvls_tree", "nvls_tree")
-    assert own[0]["latency_s"] < slow["latency_s"] < 2 * own[0]["latency_s"]
+    assert (slow["algorithm"], records[0]["algorithm"]) == ("nvls_tree", "nvls_tree")
+    assert records[0]["latency_s"] < slow["latency_s"] < 2 * records[0]["latency_s"]
 
 
 def test_a_latency_moves_the_librarys_steps_by_what_it_is_off(cli: Runner) -> None:
@@ -110,8 +110,8 @@ def test_a_latency_moves_the_librarys_steps_by_what_it_is_off(cli: Runner) -> No
 def test_a_profile_takes_the_machines_own_network(
     cli: Runner, arguments: str, network: str, algorithm: str
 ) -> None:
-    place = cli(f"collective --M 1GiB {arguments}").out.splitlines()[1]
-    assert place.startswith(f"  on a {network} network, algorithm {algorithm}")
+    line = cli(f"collective --M 1GiB {arguments}").out.splitlines()[1]
+    assert line.startswith(f"  on a {network} network, algorithm {algorithm}")
 
 
 def test_machines_of_several_kinds_have_a_network_each(cli: Runner) -> None:
@@ -121,8 +121,12 @@ def test_machines_of_several_kinds_have_a_network_each(cli: Runner) -> None:
 
 def test_a_torus_has_its_machines_axes(cli: Runner) -> None:
     """An all_gather of a pod's 256 chips at 0.95 of four links each."""
-    found = record(cli, "--op all_gather --N 256 --M 1GiB --hardware tpu-v5e --software xla")
-    assert found["latency_s"] == pytest.approx(21e-6 + 255 / 256 * 2**30 / (0.95 * 4 * 45e9))
+    actual_record = record(
+        cli, "--op all_gather --N 256 --M 1GiB --hardware tpu-v5e --software xla"
+    )
+    assert actual_record["latency_s"] == pytest.approx(
+        21e-6 + 255 / 256 * 2**30 / (0.95 * 4 * 45e9)
+    )
     cube = cli("collective --N 64 --M 1GiB --hardware tpu-v5p --show defaults").out
     assert "mesh_nx, mesh_ny, mesh_nz = 4" in " ".join(cube.split())
 
@@ -160,15 +164,15 @@ def test_a_share_of_links_is_beside_the_profiles(cli: Runner) -> None:
 
 @pytest.mark.parametrize(("arguments", "words"), examples(__file__, "a_time_has_its_band"))
 def test_a_time_has_its_band(cli: Runner, arguments: str, words: str) -> None:
-    found = " ".join(cli(f"collective --M 1GiB {arguments}").out.split())
-    assert words in found
+    text = " ".join(cli(f"collective --M 1GiB {arguments}").out.split())
+    assert words in text
     known = words.partition(" holds")[0] if " holds" in words else "band not known"
-    assert f"({known})" in found.partition(" on a ")[0]
+    assert f"({known})" in text.partition(" on a ")[0]
 
 
 def test_what_nobody_measured_has_no_band(cli: Runner) -> None:
-    found = cli("collective --N 8 --M 1GiB --software none").out
-    assert "(band not known)" in found.splitlines()[0]
+    output = cli("collective --N 8 --M 1GiB --software none").out
+    assert "(band not known)" in output.splitlines()[0]
 
 
 def test_files_have_expected_errors() -> None:
@@ -220,6 +224,6 @@ def test_a_calibrated_machine_has_errors_of_its_own(cli: Runner, tmp_path: Path)
             'name = "dgx-h100"', 'name = "mine"'
         )
     )
-    found = record(cli, f"--N 8 --M 1GiB --hardware {tmp_path / 'mine.toml'}")
-    assert "time_band_low" not in found
+    actual_record = record(cli, f"--N 8 --M 1GiB --hardware {tmp_path / 'mine.toml'}")
+    assert "time_band_low" not in actual_record
     assert "time_band_low" in record(cli, "--N 8 --M 1GiB --hardware dgx-h100")

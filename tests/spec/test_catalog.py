@@ -97,12 +97,12 @@ def test_figures_are_the_data_sheet_s(name: str) -> None:
 
 
 def test_a_machine_that_is_like_another_says_so_of_its_figures() -> None:
-    cloud, own = load_hardware("aws-p5").figures, load_hardware("dgx-h100").figures
-    differing = {name for name in own if cloud[name].value != own[name].value}
-    assert set(cloud) == {*own, "host_slowdown"}
+    cloud, figures = load_hardware("aws-p5").figures, load_hardware("dgx-h100").figures
+    differing = {name for name in figures if cloud[name].value != figures[name].value}
+    assert set(cloud) == {*figures, "host_slowdown"}
     assert differing == {"nodes_per_leaf", "gpu_hour_price"}
     taken = {name for name, figure in cloud.items() if figure.source.startswith("as on dgx-h100: ")}
-    assert set(own) - taken == set(
+    assert set(figures) - taken == set(
         "inter_bandwidth nics_per_node nodes_per_leaf gpu_hour_price".split()
     )
     # A price is of the one who lets the machine.
@@ -208,12 +208,12 @@ def test_shipped_is_the_checkout_s_or_the_wheel_s(
         shipped("hardware")
     inside = tmp_path / "sweeps" / "specs" / "hardware"
     inside.mkdir(parents=True)
-    other = tmp_path / "specs" / "hardware"
-    other.mkdir(parents=True)
+    folder = tmp_path / "specs" / "hardware"
+    folder.mkdir(parents=True)
     # Some folder called specs beside an installed package isn't ours.
     assert shipped("hardware") == inside
     (tmp_path / "pyproject.toml").touch()
-    assert shipped("hardware") == other
+    assert shipped("hardware") == folder
 
 
 def test_a_machine_is_read_without_heavy_imports() -> None:
@@ -248,9 +248,9 @@ def test_prices_have_a_date_and_a_source_and_say_how_old_they_are(
     )
     assert price_words(load_hardware("grand-teton-h100")) == ""
     text = 'name = "ours"\ntitle = "Ours"\nlike = "dgx-h100"\n[device]\ngpu_hour_price = { value = '
-    own = tmp_path / "ours.toml"
-    own.write_text(f'{text}"3 USD/h", kind = "assumed", source = "a contract" }}\n')
-    assert "has no date" in price_words(load_hardware(own))
-    own.write_text(f'{text}"3 USD/h", date = "May", kind = "assumed", source = "a contract" }}\n')
+    path = tmp_path / "ours.toml"
+    path.write_text(f'{text}"3 USD/h", kind = "assumed", source = "a contract" }}\n')
+    assert "has no date" in price_words(load_hardware(path))
+    path.write_text(f'{text}"3 USD/h", date = "May", kind = "assumed", source = "a contract" }}\n')
     with pytest.raises(InputError, match="not a year and month"):
-        load_hardware(own)
+        load_hardware(path)

@@ -67,8 +67,8 @@ def test_a_third_level(tmp_path: Path) -> None:
         f"oversubscription = {{ {FIGURE.format(2)} }}\n"
     )
     figures = load(tmp_path, GOOD + pod).figures
-    found = {name: figure.value for name, figure in figures.items() if "pod" in name}
-    assert found == keyed(
+    actual = {name: figure.value for name, figure in figures.items() if "pod" in name}
+    assert actual == keyed(
         "nodes_per_pod=32.0 pod_bandwidth=25e9 pod_latency=4e-6 pod_energy_per_bit=5e-11 "
         "pod_oversubscription=2.0"
     )
@@ -199,10 +199,10 @@ def test_any_content_is_read_or_refused(content: dict[str, object]) -> None:
 
 
 def test_a_machine_is_like_another(tmp_path: Path) -> None:
-    own = 'name = "mine"\ntitle = "Mine"\nlike = {like}\n[scale_up]\n{more}'
+    text = 'name = "mine"\ntitle = "Mine"\nlike = {like}\n[scale_up]\n{more}'
     (tmp_path / "there.toml").write_text(GOOD.replace('"mine"', '"there"'), encoding="utf-8")
     figure = '{ value = "1 GB/s", kind = "measured", source = "this test" }'
-    machine = load(tmp_path, own.format(like='"there"', more=f"bandwidth = {figure}"))
+    machine = load(tmp_path, text.format(like='"there"', more=f"bandwidth = {figure}"))
     assert machine.figures["intra_bandwidth"].value == 1e9
     assert machine.figures["intra_bandwidth"].source == "this test"
     assert machine.figures["intra_latency"].source == "as on there: this test"
@@ -211,6 +211,6 @@ def test_a_machine_is_like_another(tmp_path: Path) -> None:
         ('"nowhere"', "like: hardware = 'nowhere': not in the catalog"),
         ('"mine"', "like = 'mine': is itself like another"),
     ):
-        assert faults(tmp_path, own.format(like=like, more=""))[0].startswith(expected)
+        assert faults(tmp_path, text.format(like=like, more=""))[0].startswith(expected)
     # Its own title and name are its own.
     assert "title: is missing" in faults(tmp_path, 'name = "mine"\nlike = "there"\n')

@@ -58,25 +58,29 @@ WORDS = keyed("linear=linear conv=linear sliding=windowed chunked=windowed full=
 def differences(row: dict[str, Any], model: Model) -> dict[str, tuple[object, object]]:
     """Return what a model has and what the truth is, where these differ."""
     scored = row["router_biases"] * (row["config"]["model_type"] != "nemotron_h")
-    found = {"parameters": round(model.quantity("parameters"))}
+    settings = {"parameters": round(model.quantity("parameters"))}
     truth = {"parameters": row["parameters"] + scored - row["vision"]}
     if not row["by_rule"]:
-        found |= {
+        settings |= {
             "active": round(model.quantity("active_parameters")),
             "moe_layers": int(model.quantity("moe_layers")),
         }
         truth |= {"active": row["active"] + scored, "moe_layers": row["moe_layers"]}
     # A class without a head says nothing of ties.
     if row["name"] != "qwen3-vl-text-4b":
-        found["tied"], truth["tied"] = bool(model.shapes["tied_embeddings"]), row["tied"]
+        settings["tied"], truth["tied"] = bool(model.shapes["tied_embeddings"]), row["tied"]
     kinds = dict.fromkeys(WORDS.values(), 0)
     for part in filter(None, row["layer_kinds"].split(";")):
         kind, _, count = part.partition(":")
         if kind in WORDS:
             kinds[WORDS[kind]] += int(count)
     if any(kinds.values()):
-        found["kinds"], truth["kinds"] = kinds_of(model), kinds  # type: ignore[assignment]
-    return {name: (own, truth[name]) for name, own in found.items() if own != truth[name]}
+        settings["kinds"], truth["kinds"] = kinds_of(model), kinds  # type: ignore[assignment]
+    return {
+        name: (value_of_kind, truth[name])
+        for name, value_of_kind in settings.items()
+        if value_of_kind != truth[name]
+    }
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -142,10 +146,10 @@ def test_the_table_of_kinds_is_whole() -> None:
     """What a kind takes from another stands before it, and each rule is a function."""
     stated = read_toml(shipped("configs") / "kinds.toml")
     before: set[str] = set()
-    for name, own in stated.items():
-        assert own.get("like", name) in {*before, name}
-        assert set(own.get("rules", ())) <= RULES.keys()
-        assert set(own) - {*NO_SHAPES} <= {*SHAPES, *FURTHER_SHAPES}
+    for name, value_of_kind in stated.items():
+        assert value_of_kind.get("like", name) in {*before, name}
+        assert set(value_of_kind.get("rules", ())) <= RULES.keys()
+        assert set(value_of_kind) - {*NO_SHAPES} <= {*SHAPES, *FURTHER_SHAPES}
         before.add(name)
 
 
@@ -218,9 +222,9 @@ def test_a_kind_that_can_t_be_read_says_a_way_on(
 
 def test_a_wrapper_s_tie_rules_over_its_text_s(tmp_path: Path) -> None:
     content = PUBLISHED["mistral-small-3.1-24b"]["config"]
-    for own, said in ((True, True), (False, False), (None, False)):
+    for number, said in ((True, True), (False, False), (None, False)):
         given = {key: value for key, value in content.items() if key != "tie_word_embeddings"}
-        given |= {} if own is None else {"tie_word_embeddings": own}
+        given |= {} if number is None else {"tie_word_embeddings": number}
         assert load_model(written(tmp_path, given)).shapes["tied_embeddings"] == said
 
 

@@ -66,14 +66,14 @@ def test_everything_says_where_it_comes_from(framework: Framework) -> None:
         choices: list[tuple[str, Choice]] = [*part.choices.items(), *part.precisions.items()]
         given_names = part.stated | set(part.plan) | {name for name, _ in choices}
         every: list[tuple[str, Figure | Choice]] = [*figures, *choices]
-        for name, one in every:
-            assert one.kind in ORIGINS, name
-            assert len(one.source) > 9, name
+        for name, figure in every:
+            assert figure.kind in ORIGINS, name
+            assert len(figure.source) > 9, name
             # Public sources stand with the version that was read; what has none is assumed.
-            if one.kind != "assumed" and name in given_names:
-                assert " @" in one.source or "arXiv:" in one.source, name
-            if "unverified" in one.source:
-                assert one.kind == "assumed", name
+            if figure.kind != "assumed" and name in given_names:
+                assert " @" in figure.source or "arXiv:" in figure.source, name
+            if "unverified" in figure.source:
+                assert figure.kind == "assumed", name
 
 
 def test_names_are_the_models(framework: Framework) -> None:
@@ -216,10 +216,10 @@ def test_the_catalogue_lists_and_shows_them(
     assert run(["catalog", "torchtitan+async_tp", "--show", "sources"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("torchtitan+async_tp  torchtitan\n")
-    found = [line.split() for line in shown.splitlines()]
-    assert ["host_launch_time", "8", "µs", "assumed"] in [words[:4] for words in found]
-    assert ["tp_overlap", "0.2", "measured"] in [words[:3] for words in found]
-    assert ["attention_kernel", "flash_2", "assumed"] in [words[:3] for words in found]
+    actual_words = [line.split() for line in shown.splitlines()]
+    assert ["host_launch_time", "8", "µs", "assumed"] in [words[:4] for words in actual_words]
+    assert ["tp_overlap", "0.2", "measured"] in [words[:3] for words in actual_words]
+    assert ["attention_kernel", "flash_2", "assumed"] in [words[:3] for words in actual_words]
     assert "  options, as in torchtitan+eager\n" in shown
     (tmp_path / "mine.toml").write_text(GOOD, encoding="utf-8")
     for asked in (str(tmp_path / "mine.toml"), "mine"):

@@ -31,8 +31,8 @@ def test_a_config_is_the_catalogue_s_model(path: Path) -> None:
     # Some configs state sizes that no layer has.
     idle = {"ffn_size"} if ours.quantity("dense_mlp_layers") == 0 else set()
     own, known = (
-        {name: value for name, value in one.shapes.items() if name not in idle}
-        for one in (model, ours)
+        {name: value for name, value in model_read.shapes.items() if name not in idle}
+        for model_read in (model, ours)
     )
     assert own == known
     assert model.labels == ours.labels
@@ -188,5 +188,5 @@ def test_any_config_is_a_model_or_a_list_of_faults(
     content |= data.draw(st.dictionaries(keys, anything | st.integers(0, 100), max_size=3))
     written = tmp_path_factory.mktemp("config") / "config.json"
     written.write_text(json.dumps(content))
-    found = outcome(lambda: load_model(written))
-    assert all(line.startswith(f"{written}: ") for line in found)
+    actual_outcome = outcome(lambda: load_model(written))
+    assert all(line.startswith(f"{written}: ") for line in actual_outcome)

@@ -169,8 +169,8 @@ def test_the_smallest_model() -> None:
 
 
 def test_a_shape_has_a_source_of_its_own() -> None:
-    own = '{ value = 12, kind = "measured", source = "elsewhere" }'
-    model = load(GOOD.replace("vocabulary_size = 10", f"vocabulary_size = {own}"))
+    text = '{ value = 12, kind = "measured", source = "elsewhere" }'
+    model = load(GOOD.replace("vocabulary_size = 10", f"vocabulary_size = {text}"))
     figure = model.figures["vocabulary_size"]
     assert (figure.value, figure.kind, figure.source) == (12, "measured", "elsewhere")
 
@@ -190,8 +190,8 @@ def test_experts_and_latent_attention() -> None:
 @pytest.mark.parametrize(("change", "expected"), examples(__file__, "a_fault_says_what_is_right"))
 def test_a_fault_says_what_is_right(change: tuple[str, str], expected: str) -> None:
     assert change[0] in GOOD
-    found = faults(GOOD.replace(*change, 1))
-    assert any(line.startswith(expected) for line in found), found
+    names = faults(GOOD.replace(*change, 1))
+    assert any(line.startswith(expected) for line in names), names
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_a_fault_says_what_is_right(change: tuple[str, str], expected: str) -> N
     examples(__file__, "shapes_that_contradict_each_other", LATENT=LATENT, MIXTURE=MIXTURE),
 )
 def test_shapes_that_contradict_each_other(more: str, expected: str) -> None:
-    found = faults(GOOD + more)
-    assert len(found) == 1
-    assert found[0].startswith(expected)
+    names = faults(GOOD + more)
+    assert len(names) == 1
+    assert names[0].startswith(expected)
 
 
 HYBRID = "".join(
@@ -297,8 +297,8 @@ def test_any_file_is_a_model_or_a_list_of_faults(
 ) -> None:
     good = tomllib.loads(GOOD)
     for content in (top, good | top, good | {"shapes": good["shapes"] | shapes}):
-        found = outcome(lambda content=content: read_model(Path("mine.toml"), content))
-        assert all(line.startswith("mine.toml: ") for line in found)
+        actual_outcome = outcome(lambda content=content: read_model(Path("mine.toml"), content))
+        assert all(line.startswith("mine.toml: ") for line in actual_outcome)
 
 
 # The command.

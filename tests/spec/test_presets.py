@@ -39,8 +39,8 @@ def recipes() -> list[dict[str, str]]:
 
 
 def answer(**given: Any) -> list[float]:
-    found = prepare({"constants": given, "quantities": WANTED}).dataset()
-    return [float(found[name]) for name in WANTED]
+    dataset = prepare({"constants": given, "quantities": WANTED}).dataset()
+    return [float(dataset[name]) for name in WANTED]
 
 
 @pytest.mark.parametrize("preset", dict.fromkeys(row["preset"] for row in recipes()))
@@ -144,11 +144,11 @@ def test_presets_and_machines_may_be_axes() -> None:
         "global_batch_size=256"
     )
     spec = {"axes": axes, "constants": given, "quantities": WANTED}
-    found = prepare(spec).dataset()
+    dataset = prepare(spec).dataset()
     for preset in axes["preset"]:
         for machine in axes["hardware"]:
             one = answer(**given, preset=preset, hardware=machine)
-            cell = found.sel(preset=preset, hardware=machine)
+            cell = dataset.sel(preset=preset, hardware=machine)
             assert [float(cell[name]) for name in WANTED] == one
 
 
@@ -161,7 +161,7 @@ def test_no_preset_sets_a_parallel_degree_and_each_has_a_source() -> None:
 
 
 def test_a_search_takes_modules_and_options_of_a_preset() -> None:
-    found = sweeps.plan(
+    plans = sweeps.plan(
         model="deepseek-v3",
         hardware="dgx-b200",
         world_size=256,
@@ -172,8 +172,8 @@ def test_a_search_takes_modules_and_options_of_a_preset() -> None:
         pp=[8],
         ep=[32],
     )
-    assert found.recommended is not None
-    best = found.recommended
+    assert plans.recommended is not None
+    best = plans.recommended
     assert best.modules == ("mla_up_proj", "mlp")
     assert best.given["ep_overlap"] == 0.8
     assert best.given["eager_launch_fraction"] == 0.36
@@ -212,8 +212,8 @@ def test_screens_say_what_a_preset_set(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_python_takes_a_preset() -> None:
-    found = sweeps.sweep("step_time", **DEEPSEEK, preset="bridge-26.06")
-    assert float(found["step_time"]) == answer(**DEEPSEEK, preset="bridge-26.06")[0]
+    dataset = sweeps.sweep("step_time", **DEEPSEEK, preset="bridge-26.06")
+    assert float(dataset["step_time"]) == answer(**DEEPSEEK, preset="bridge-26.06")[0]
 
 
 WRONG = examples(__file__, "wrong")
@@ -240,8 +240,8 @@ def test_deepspeed_holds_two_buckets_and_recomputes_nothing() -> None:
 
     def memory(**more: Any) -> list[float]:
         asked = {"constants": {**given, **more}, "quantities": wanted}
-        found = prepare(asked).dataset()
-        return [float(found[name]) for name in wanted]
+        dataset = prepare(asked).dataset()
+        return [float(dataset[name]) for name in wanted]
 
     assert memory()[0] == 0.0
     assert memory(preset="deepspeed-2026") == [2e9, 0.0]

@@ -111,21 +111,21 @@ ends = st.tuples(st.floats(1e-9, 1e12), st.floats(1e-9, 1e12)).map(sorted)
 def test_points_have_exact_ends_and_increase(pair: list[float], count: int, kind: str) -> None:
     first, last = pair
     assume(last > first * (1 + 1e-9))
-    found = parse_values(f"{first!r}:{last!r}:{kind}{count}", "1", field="axis", bare_is_si=True)
-    assert found.dtype == np.float64
-    assert (found[0], found[-1], found.size) == (first, last, count)
-    assert (np.diff(found) > 0).all()
-    steps = np.diff(np.log(found)) if kind == "log" else np.diff(found)
+    actual = parse_values(f"{first!r}:{last!r}:{kind}{count}", "1", field="axis", bare_is_si=True)
+    assert actual.dtype == np.float64
+    assert (actual[0], actual[-1], actual.size) == (first, last, count)
+    assert (np.diff(actual) > 0).all()
+    steps = np.diff(np.log(actual)) if kind == "log" else np.diff(actual)
     np.testing.assert_allclose(steps, steps.mean(), rtol=1e-3)
 
 
 @given(ends, st.floats(1.01, 10))
 def test_factors_stop_at_the_end(pair: list[float], factor: float) -> None:
     first, last = pair
-    found = parse_values(f"{first!r}:{last!r}:x{factor!r}", "1", field="axis", bare_is_si=True)
-    assert found[0] == first
-    assert found[-1] <= last < found[-1] * factor * (1 + 1e-9)
-    np.testing.assert_allclose(found[1:] / found[:-1], factor, rtol=1e-9)
+    actual = parse_values(f"{first!r}:{last!r}:x{factor!r}", "1", field="axis", bare_is_si=True)
+    assert actual[0] == first
+    assert actual[-1] <= last < actual[-1] * factor * (1 + 1e-9)
+    np.testing.assert_allclose(actual[1:] / actual[:-1], factor, rtol=1e-9)
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(0, 500), st.integers(1, 10**5), st.integers(0, 6))
@@ -150,10 +150,10 @@ def test_order_and_form_do_not_matter(numbers: set[int]) -> None:
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(2, 200))
 def test_whole_ranges_are_whole(first: int, last: int, count: int) -> None:
     assume(first < last)
-    found = values(f"{first}:{last}:log{count}", integer=True)
-    assert (found[0], found[-1]) == (first, last)
-    assert all(value.is_integer() for value in found)
-    assert found == sorted(set(found))
+    actual = values(f"{first}:{last}:log{count}", integer=True)
+    assert (actual[0], actual[-1]) == (first, last)
+    assert all(value.is_integer() for value in actual)
+    assert actual == sorted(set(actual))
 
 
 @given(st.text("0123456789.:,xloginf+-e KMGiBs", max_size=20))
@@ -161,8 +161,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranges, "LARGEST_AXIS", 1000)
         try:
-            found = parse_values(text, "byte", field="axis", bare_is_si=True)
+            actual = parse_values(text, "byte", field="axis", bare_is_si=True)
         except InputError:
             return
-    assert (np.diff(found) > 0).all()
-    assert np.isfinite(found).all()
+    assert (np.diff(actual) > 0).all()
+    assert np.isfinite(actual).all()

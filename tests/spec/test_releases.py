@@ -13,11 +13,11 @@ from sweeps.spec.releases import bare_name, release_of
 from tests.tables import examples
 
 
-@pytest.mark.parametrize(("name", "own"), examples(__file__, "releases"))
-def test_a_release_has_the_catalogue_s_shapes(name: str, own: str) -> None:
+@pytest.mark.parametrize(("name", "text"), examples(__file__, "releases"))
+def test_a_release_has_the_catalogue_s_shapes(name: str, text: str) -> None:
     model = load_model(name)
-    assert model == load_model(own)
-    assert model.note == f"{name}: has the shapes of {own}, by its name"
+    assert model == load_model(text)
+    assert model.note == f"{name}: has the shapes of {text}, by its name"
 
 
 @pytest.mark.parametrize("name", ["llama3-70b", "Llama3-70B", "LLAMA3_70B"])

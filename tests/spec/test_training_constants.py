@@ -88,12 +88,14 @@ def without(name: str, *dropped: str, **changed: float) -> Machine:
 def test_every_constant_has_a_value_and_an_origin(name: str, precision: str) -> None:
     machine = load_hardware(name)
     for kernel in KERNELS:
-        found = training_constants(machine, MEGATRON, precision=precision, attention_kernel=kernel)
-        assert set(found) == EVERY
+        origins = training_constants(
+            machine, MEGATRON, precision=precision, attention_kernel=kernel
+        )
+        assert set(origins) == EVERY
         # In 8 bits Megatron-LM's tensor-parallel ranks gather what they multiply.
-        share = found["matmul_input_bytes"].value / found["activation_bytes"].value
-        assert found["tp_gather_byte_ratio"].value == min(share, 1.0)
-        for quantity, origin in found.items():
+        share = origins["matmul_input_bytes"].value / origins["activation_bytes"].value
+        assert origins["tp_gather_byte_ratio"].value == min(share, 1.0)
+        for quantity, origin in origins.items():
             number = origin.value
             assert isinstance(number, float)
             if math.isnan(number):
@@ -134,28 +136,28 @@ def test_nothing_sustained_beats_a_peak(name: str) -> None:
 
 
 def test_what_a_machine_cannot_compute_in_is_not_known() -> None:
-    found = training_constants(load_hardware("dgx-a100"), MEGATRON, precision="fp8")
+    origins = training_constants(load_hardware("dgx-a100"), MEGATRON, precision="fp8")
     for quantity in ("peak_flops", "peak_measured_matmul_flops", "matmul_efficiency"):
-        assert math.isnan(found[quantity].value)
-        assert found[quantity].words == "not known (dgx-a100)"
+        assert math.isnan(origins[quantity].value)
+        assert origins[quantity].words == "not known (dgx-a100)"
     # Attention is in 16 bits all the same, and the bytes of a parameter are no machine's.
-    assert found["attention_peak_flops"].value == 312e12
-    assert found["weight_bytes"].value == 2.0
+    assert origins["attention_peak_flops"].value == 312e12
+    assert origins["weight_bytes"].value == 2.0
 
 
 def test_the_rule_holds_where_a_file_is_silent() -> None:
     bare = without(
         "dgx-h100", "peak_measured_matmul_flops_bf16", "matmul_efficiency_bf16", "memory_efficiency"
     )
-    found = training_constants(bare, MEGATRON)
-    assert found["peak_measured_matmul_flops"].value == pytest.approx(TYPICAL_BEST.value * 989e12)
-    assert found["peak_measured_matmul_flops"].text.startswith("assumed: 0.74 of the peak, ")
+    origins = training_constants(bare, MEGATRON)
+    assert origins["peak_measured_matmul_flops"].value == pytest.approx(TYPICAL_BEST.value * 989e12)
+    assert origins["peak_measured_matmul_flops"].text.startswith("assumed: 0.74 of the peak, ")
     for quantity in ("matmul_efficiency", "memory_efficiency"):
         rule = MACHINE_RULE[quantity]
-        assert found[quantity] == rule.origin
+        assert origins[quantity] == rule.origin
     for kernel, rule in ATTENTION_RULE.items():
-        other = without("dgx-h100", f"attention_efficiency_{kernel}")
-        assert value(other, "attention_efficiency", attention_kernel=kernel) == rule.value
+        machine = without("dgx-h100", f"attention_efficiency_{kernel}")
+        assert value(machine, "attention_efficiency", attention_kernel=kernel) == rule.value
 
 
 def test_the_typical_best_is_the_median_of_the_catalogue() -> None:
@@ -206,9 +208,9 @@ def test_a_best_of_one_machine_is_not_fitted_twice() -> None:
 
 def test_both_formats_of_16_bits_are_as_fast() -> None:
     for quantity in ("peak_measured_matmul_flops", "matmul_efficiency"):
-        found = training_constants(load_hardware("dgx-a100"), MEGATRON, precision="fp16")
-        assert found[quantity].value == value("dgx-a100", quantity)
-        assert found[quantity].source.endswith("(of bf16, which has the same peak)")
+        origins = training_constants(load_hardware("dgx-a100"), MEGATRON, precision="fp16")
+        assert origins[quantity].value == value("dgx-a100", quantity)
+        assert origins[quantity].source.endswith("(of bf16, which has the same peak)")
     # Where the peaks differ one tells nothing of the other.
     slower = without("dgx-a100", peak_flops_fp16=156e12)
     assert value(slower, "peak_measured_matmul_flops", "fp16") == pytest.approx(
@@ -237,8 +239,8 @@ def test_unfused_attention_is_a_share_of_what_products_sustain() -> None:
         eight = value("dgx-b200", "attention_efficiency", precision, **asked)
         assert eight == value("dgx-b200", "attention_efficiency", **asked)
     given = load_hardware("dgx-h100")
-    own = Figure(0.3, "1", "measured", "this test")
-    given = replace(given, figures={**given.figures, "attention_efficiency_unfused": own})
+    figure = Figure(0.3, "1", "measured", "this test")
+    given = replace(given, figures={**given.figures, "attention_efficiency_unfused": figure})
     assert value(given, "attention_efficiency", **asked) == 0.3
 
 
@@ -302,22 +304,24 @@ def test_a_host_can_be_slower_than_those_that_launches_were_timed_on() -> None:
 
 def test_the_kernel_is_the_framework_s_unless_it_is_given() -> None:
     machine = load_hardware("dgx-h100")
-    found = {
+    actual = {
         name: training_constants(machine, load_framework(name))["attention_efficiency"].value
         for name in ("megatron-lm", "torchtitan", "fsdp-llmfoundry")
     }
-    assert found == {"megatron-lm": 0.66, "torchtitan": 0.35, "fsdp-llmfoundry": 0.21}
+    assert actual == {"megatron-lm": 0.66, "torchtitan": 0.35, "fsdp-llmfoundry": 0.21}
     assert value(machine, "attention_efficiency", attention_kernel="flash_3") == 0.65
 
 
 def test_a_framework_s_figures_come_through() -> None:
     machine = load_hardware("dgx-a100")
-    found = training_constants(machine, load_framework("megatron-deepspeed-2022"), precision="fp16")
-    assert found["host_launch_time"].value == 42e-6
-    assert found["host_launch_time"].text.startswith("measured: fitted on step times")
-    assert found["host_launch_time"].owner == "megatron-deepspeed-2022"
-    assert found["power"] == machine.figures["power"].origin.of("dgx-a100")
-    assert found["power"].value == 400.0
+    origins = training_constants(
+        machine, load_framework("megatron-deepspeed-2022"), precision="fp16"
+    )
+    assert origins["host_launch_time"].value == 42e-6
+    assert origins["host_launch_time"].text.startswith("measured: fitted on step times")
+    assert origins["host_launch_time"].owner == "megatron-deepspeed-2022"
+    assert origins["power"] == machine.figures["power"].origin.of("dgx-a100")
+    assert origins["power"].value == 400.0
 
 
 def test_prices_and_powers_are_told_where_they_are_known(tmp_path: Path) -> None:
@@ -354,9 +358,9 @@ def test_which_rates_were_compared_with_runs(
     machine: str, precision: str, unseen: float, said: str
 ) -> None:
     """Of the precision itself, and the same for a user's question and for a published row."""
-    found = uncalibrated_device(load_hardware(machine), precision)
-    assert found.value == unseen
-    assert said in str(found.source)
+    origin = uncalibrated_device(load_hardware(machine), precision)
+    assert origin.value == unseen
+    assert said in str(origin.source)
     labels = {"hardware": machine, "precision": precision, "framework": "megatron-lm"}
     assert Constants(()).of(labels, step=True)["uncalibrated_device"] == unseen
 

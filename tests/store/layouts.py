@@ -52,8 +52,8 @@ def label(name: str, words: list[str]) -> Column:
 
 def layout(coordinates: tuple[Column, ...], variables: tuple[Column, ...], **sizes: int) -> Layout:
     named = [coordinate for coordinate in coordinates if coordinate.dims == (coordinate.name,)]
-    own = {each.name: np.asarray(each.values).size for each in named}
-    return Layout({**sizes, **own}, coordinates, variables, GLOBAL)
+    sizes_by_name = {each.name: np.asarray(each.values).size for each in named}
+    return Layout({**sizes, **sizes_by_name}, coordinates, variables, GLOBAL)
 
 
 def usual() -> Case:
@@ -182,7 +182,7 @@ def partitions(draw: st.DrawFn, values: Values) -> list[Block]:
 
 def names(folder: Path | str) -> list[str]:
     """What is in a folder."""
-    return sorted(each.name for each in Path(folder).iterdir())
+    return sorted(path.name for path in Path(folder).iterdir())
 
 
 def written_bytes(path: Path) -> bytes | None:

@@ -104,9 +104,9 @@ def test_integers_that_a_flag_cannot_hold_are_refused() -> None:
 @given(shape=SHAPES, limit=st.integers(1, 200))
 def test_slabs_are_runs_in_order_that_cover_everything(shape: tuple[int, ...], limit: int) -> None:
     array = np.arange(np.prod(shape, dtype=int), dtype="f8").reshape(shape)
-    found = [array[region].ravel() for region in slabs(shape, 8, limit)]
-    np.testing.assert_array_equal(np.concatenate(found), array.ravel())
-    assert all(piece.nbytes <= max(8, limit) for piece in found)
+    actual = [array[region].ravel() for region in slabs(shape, 8, limit)]
+    np.testing.assert_array_equal(np.concatenate(actual), array.ravel())
+    assert all(piece.nbytes <= max(8, limit) for piece in actual)
 
 
 @given(data=st.data(), shape=SHAPES)

@@ -74,22 +74,22 @@ def test_plain_xarray_selects_by_labels(stored: Path) -> None:
 
 
 def test_a_table_of_two_variables_has_no_constants(tmp_path: Path) -> None:
-    found = sweeps.sweep(["time", "steps"], **{**ASKED, "ranks": 16})
-    table = found[["time", "steps"]].to_dataframe()
+    dataset = sweeps.sweep(["time", "steps"], **{**ASKED, "ranks": 16})
+    table = dataset[["time", "steps"]].to_dataframe()
     assert table.columns.tolist() == ["time", "steps"]
-    assert found.attrs["hardware"] == "dgx-h100"
-    assert found.attrs["gpus_per_node"] == 8.0
-    assert found.gpus_per_node == 8.0  # As xarray finds attributes
+    assert dataset.attrs["hardware"] == "dgx-h100"
+    assert dataset.attrs["gpus_per_node"] == 8.0
+    assert dataset.gpus_per_node == 8.0  # As xarray finds attributes
 
 
 def test_constants_are_scalar_coordinates_where_these_are_wanted() -> None:
     made, values = usual()
     dataset = to_dataset(made, blocks(values))
-    found = with_constants(dataset)
-    assert found["latency"].item() == 1e-6
-    assert found["latency"].attrs["units"] == "s"
-    assert not {"latency", "constants"} & {*found.attrs}
-    xr.testing.assert_identical(constants_aside(found), dataset)
+    request = with_constants(dataset)
+    assert request["latency"].item() == 1e-6
+    assert request["latency"].attrs["units"] == "s"
+    assert not {"latency", "constants"} & {*request.attrs}
+    xr.testing.assert_identical(constants_aside(request), dataset)
     # What became a dimension is no constant any more.
     widened = dataset.expand_dims(latency=[1e-6, 2e-6])
     assert with_constants(widened)["latency"].dims == ("latency",)
@@ -103,11 +103,11 @@ def test_a_changed_constant_does_not_verify(stored: Path) -> None:
 
 
 def test_a_description_has_constants(stored: Path) -> None:
-    found = describe(stored)
-    named = {each.name: each for each in found.coordinates}
+    description = describe(stored)
+    named = {coordinate.name: coordinate for coordinate in description.coordinates}
     assert named["latency"].minimum == named["latency"].maximum == 1e-6
     assert named["collective"].labels == ("all_reduce",)
-    assert not {"latency", "collective", "constants", "constants_checksum"} & {*found.attrs}
+    assert not {"latency", "collective", "constants", "constants_checksum"} & {*description.attrs}
 
 
 def test_the_former_layout_is_read(stored: Path, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_former_layout_is_read(stored: Path, tmp_path: Path) -> None:
     with open_dataset(stored) as now, open_dataset(tmp_path / "former.nc") as former:
         xr.testing.assert_identical(now.load(), former.load())
     now, former = (
-        {each.name: each.shape for each in describe(path).coordinates}
+        {coordinate.name: coordinate.shape for coordinate in describe(path).coordinates}
         for path in (stored, tmp_path / "former.nc")
     )
     assert now == former
@@ -131,7 +131,7 @@ def test_a_sweep_of_the_former_layout_is_computed_again(tmp_path: Path) -> None:
     write(tmp_path / "now.nc", layout, made)
     as_former(tmp_path / "now.nc", tmp_path / "former.nc")
     with sweeps.open(tmp_path / "now.nc") as now, sweeps.open(tmp_path / "former.nc") as former:
-        again = sweeps.recompute(former)
-        assert {"time", "status"} <= {*again.data_vars}
-        for name in again.data_vars:
-            assert again[name].values.tobytes() == now[name].values.tobytes(), name
+        dataset = sweeps.recompute(former)
+        assert {"time", "status"} <= {*dataset.data_vars}
+        for name in dataset.data_vars:
+            assert dataset[name].values.tobytes() == now[name].values.tobytes(), name

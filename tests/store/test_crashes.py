@@ -117,9 +117,9 @@ def kill_in_rounds(path: Path, how: str, complete: bytes, rounds: tuple[int, ...
     for lines in rounds:
         kill_after(path, how, lines)
         # After the last block there is a race, which either may win.
-        found = written_bytes(path)
-        assert found == before or (found == complete and lines == STEPS)
-        if found != before:
+        content = written_bytes(path)
+        assert content == before or (content == complete and lines == STEPS)
+        if content != before:
             path.unlink()
             if before is not None:
                 path.write_bytes(before)
@@ -208,7 +208,7 @@ def after_power_loss(events: list[tuple[str, ...]], old: bytes | None, new: byte
     A file's bytes are kept from its fsync on, before that any part of them; a name is kept from
     its folder's fsync on, before that any prefix of the operations on names.
     """
-    found = set()
+    outcome_found = set()
     for stop in range(len(events) + 1):
         done = events[:stop]
         synced = {event[1] for event in done if event[0] == "fsync"}
@@ -219,12 +219,12 @@ def after_power_loss(events: list[tuple[str, ...]], old: bytes | None, new: byte
         for count in range(len(kept), len(naming) + 1):
             published = count > 0
             if not published:
-                found.add(old)
+                outcome_found.add(old)
             elif "temporary" in synced:
-                found.add(new)
+                outcome_found.add(new)
             else:
-                found |= {b"", new[: len(new) // 2], new}
-    return found
+                outcome_found |= {b"", new[: len(new) // 2], new}
+    return outcome_found
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files are asked")
@@ -238,7 +238,7 @@ def test_power_loss(tmp_path: Path, instrument: Callable[..., None], overwrite: 
     def record(operation: str, *args: Any) -> None:
         names = [name_of(arg) for arg in args]
         short = ["temporary" if name.endswith(".tmp") else name for name in names]
-        short = ["folder" if each == tmp_path.name else each for each in short]
+        short = ["folder" if content == tmp_path.name else content for content in short]
         events.append((operation, *short))
 
     instrument(record, "fsync", "link", "replace")
@@ -293,8 +293,8 @@ def test_an_operation_that_fails(
         assert os.strerror(code).lower() in str(raised)
         assert isinstance(raised, InputError) == (code == errno.EROFS)
         assert "\n" not in str(raised)
-    found = written_bytes(path)
-    assert found == (b"old" if overwrite else None) or verify(path) == ()
+    content = written_bytes(path)
+    assert content == (b"old" if overwrite else None) or verify(path) == ()
     assert [name for name in names(tmp_path) if name.endswith(".tmp")] == []
     monkeypatch.undo()
     write(path, made, blocks(values), overwrite=True)

@@ -28,10 +28,15 @@ def large(count: int = 300) -> Case:
 
 def filters(path: Path, name: str) -> tuple[bool, int, bool, Any]:
     with netCDF4.Dataset(path) as dataset:
-        found = dataset[name].filters()
-        assert not any(found[key] for key in ("zstd", "bzip2", "szip", "fletcher32"))
+        outcome_found = dataset[name].filters()
+        assert not any(outcome_found[key] for key in ("zstd", "bzip2", "szip", "fletcher32"))
         assert dataset[name].quantization() is None
-        return found["zlib"], found["complevel"], found["shuffle"], dataset[name].chunking()
+        return (
+            outcome_found["zlib"],
+            outcome_found["complevel"],
+            outcome_found["shuffle"],
+            dataset[name].chunking(),
+        )
 
 
 def test_by_default_numbers_are_plain_and_flags_are_small(tmp_path: Path) -> None:
@@ -67,7 +72,7 @@ def test_flags_are_small_however_wide(tmp_path: Path) -> None:
     flag = Column("status", ("x",), np.dtype("i4"), STATUS)
     count = Column("count", ("x",), np.dtype("i4"), {"long_name": "count", "units": "1"})
     made = layout((axis("x", np.arange(9.0)),), (flag, count))
-    write(tmp_path / "a.nc", made, blocks({each: np.arange(9) for each in ("status", "count")}))
+    write(tmp_path / "a.nc", made, blocks({name: np.arange(9) for name in ("status", "count")}))
     assert filters(tmp_path / "a.nc", "status")[:3] == (True, 1, True)
     assert filters(tmp_path / "a.nc", "count") == (False, 0, False, "contiguous")
 

@@ -42,15 +42,15 @@ def test_a_date_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None
 
 def test_what_cf_asks_for_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
-    found = attrs()
+    outcome_found = attrs()
     wanted = ["Conventions", "title", "institution", "source", "history", "references", "comment"]
-    assert set(wanted) <= set(found)
-    assert all(found.values())
-    assert found["Conventions"] == "CF-1.11"
-    assert found["history"] == "1970-01-01T00:00:00Z sweeps run specs/a.toml --output=x.nc"
-    assert found["spec_sha256"] == hashlib.sha256(b'title = "A sweep"\n').hexdigest()
-    assert re.search(r"numpy \d", found["source"])
-    assert "summary" not in found
+    assert set(wanted) <= set(outcome_found)
+    assert all(outcome_found.values())
+    assert outcome_found["Conventions"] == "CF-1.11"
+    assert outcome_found["history"] == "1970-01-01T00:00:00Z sweeps run specs/a.toml --output=x.nc"
+    assert outcome_found["spec_sha256"] == hashlib.sha256(b'title = "A sweep"\n').hexdigest()
+    assert re.search(r"numpy \d", outcome_found["source"])
+    assert "summary" not in outcome_found
 
 
 @pytest.mark.parametrize(("command", "expected"), examples(__file__, "command_lines"))

@@ -173,10 +173,10 @@ def test_heavy_libraries_are_imported_late() -> None:
         f"for name in '{modules}'.split(): importlib.import_module('sweeps.store.' + name)\n"
         "print(sorted({'netCDF4', 'xarray', 'matplotlib', 'pandas'} & set(sys.modules)))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.stdout == "[]\n"
+    assert process.stdout == "[]\n"
 
 
 LIMITED = """
@@ -205,7 +205,7 @@ def test_the_cause_behind_the_library_s_error_is_found(tmp_path: Path, how: str)
     # A file that may not grow: plainly written it shows when space is reserved; compressed, the
     # netCDF library meets it in the middle and says "HDF error".
     path = tmp_path / "x.nc"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LIMITED, str(path), how],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -213,11 +213,11 @@ def test_the_cause_behind_the_library_s_error_is_found(tmp_path: Path, how: str)
         text=True,
         check=False,
     )
-    assert done.returncode == 1, done.stderr
-    assert done.stdout == (
+    assert process.returncode == 1, process.stderr
+    assert process.stdout == (
         f"output = '{path}': larger than a file may be there; write elsewhere, or a smaller grid\n"
     )
-    assert done.stderr == ""
+    assert process.stderr == ""
     assert names(tmp_path) == []
 
 

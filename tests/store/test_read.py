@@ -88,17 +88,17 @@ def test_verify_names_what_differs(stored: Path) -> None:
 
 
 def same(path: Path, expected: xr.Dataset) -> bool:
-    with open_dataset(path) as found:
-        return expected.identical(found) and all(
-            expected[name].values.tobytes() == found[name].values.tobytes()
+    with open_dataset(path) as dataset:
+        return expected.identical(dataset) and all(
+            expected[name].values.tobytes() == dataset[name].values.tobytes()
             for name in expected.variables
         )
 
 
 def flip(stored: Path, every: int) -> dict[str, int]:
     """Flip a bit of every so many bytes, one after the other; count who notices."""
-    with open_dataset(stored) as found:
-        expected = found.load()
+    with open_dataset(stored) as dataset:
+        expected = dataset.load()
     whole = stored.read_bytes()
     broken = stored.with_name("broken.nc")
     noticed = {"refused": 0, "verified": 0, "harmless": 0}
@@ -137,14 +137,14 @@ def test_no_flipped_bit_is_silent(stored: Path) -> None:
 
 
 def test_description(stored: Path) -> None:
-    found = describe(stored)
+    description = describe(stored)
     _, values = usual()
-    assert found.nbytes == stored.stat().st_size
-    assert found.sizes == {"topology": 3, "plan": 4, "message_bytes": 5}
-    assert found.attrs == GLOBAL
-    assert found.spec == ""
-    coordinates = {coordinate.name: coordinate for coordinate in found.coordinates}
-    variables = {variable.name: variable for variable in found.variables}
+    assert description.nbytes == stored.stat().st_size
+    assert description.sizes == {"topology": 3, "plan": 4, "message_bytes": 5}
+    assert description.attrs == GLOBAL
+    assert description.spec == ""
+    coordinates = {coordinate.name: coordinate for coordinate in description.coordinates}
+    variables = {variable.name: variable for variable in description.variables}
     assert (
         list(coordinates) == "topology rate vendor plan dp message_bytes latency collective".split()
     )

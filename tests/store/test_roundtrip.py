@@ -34,20 +34,20 @@ from tests.store.layouts import (
 )
 
 
-def assert_same(one: xr.Dataset, other: xr.Dataset) -> None:
+def assert_same(left: xr.Dataset, right: xr.Dataset) -> None:
     """Names, dimensions, attributes, types and every bit."""
-    xr.testing.assert_identical(one, other)
-    assert {name: type(value) for name, value in one.attrs.items()} == {
-        name: type(value) for name, value in other.attrs.items()
+    xr.testing.assert_identical(left, right)
+    assert {name: type(value) for name, value in left.attrs.items()} == {
+        name: type(value) for name, value in right.attrs.items()
     }
-    assert (list(one.sizes) and dict(one.sizes) == dict(other.sizes)) or not one.sizes
-    for name in one.variables:
-        assert one[name].dtype == other[name].dtype, name
-        assert one[name].values.tobytes() == other[name].values.tobytes(), name
-        for key, value in one[name].attrs.items():
-            assert type(value) is type(other[name].attrs[key]), (name, key)
+    assert (list(left.sizes) and dict(left.sizes) == dict(right.sizes)) or not left.sizes
+    for name in left.variables:
+        assert left[name].dtype == right[name].dtype, name
+        assert left[name].values.tobytes() == right[name].values.tobytes(), name
+        for key, value in left[name].attrs.items():
+            assert type(value) is type(right[name].attrs[key]), (name, key)
             if isinstance(value, np.generic | np.ndarray):
-                assert value.dtype == other[name].attrs[key].dtype, (name, key)
+                assert value.dtype == right[name].attrs[key].dtype, (name, key)
 
 
 def test_usual_dataset(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_progress_tells_cells(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", made, blocks(values, 1), progress=lambda *both: seen.append(both))
     total = sum(array.size for array in values.values())
     assert seen[-1] == (total, total)
-    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+    assert [result for result, _ in seen] == sorted({result for result, _ in seen})
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def written(path: Path, text: str, draw: random.Random) -> None:
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=1)
         if draw.random() < 0.3:
-            place = draw.randrange(len(data))
-            data = data[:place] + bytes([draw.randrange(256)]) + data[place + 1 :]
+            position = draw.randrange(len(data))
+            data = data[:position] + bytes([draw.randrange(256)]) + data[position + 1 :]
     path.write_bytes(data)
 
 

@@ -64,23 +64,23 @@ def messages(data: bytes) -> list[bytes]:
 
 
 def node(data: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = {"data_deps": [], "start": 0, "duration": 0}
+    settings: dict[str, Any] = {"data_deps": [], "start": 0, "duration": 0}
     names = {1: "id", 2: "name", 3: "type", 6: "start", 7: "duration"}
     for number, value in fields(data):
         if number == 5:
             at = 0
             while at < len(value):
                 one, at = varint(value, at)
-                found["data_deps"].append(one)
+                settings["data_deps"].append(one)
         elif number == 10:
             # Name, then the one value that is set: 7 int32, 9 int64, 27 bool, 29 string.
             (_, name), (kind, own) = fields(value)
             kinds = {"is_cpu_op": 27, "pg_name": 29, "comm_size": 9, "comm_type": 9}
             assert kind == kinds.get(name.decode(), 7)
-            found[name.decode()] = own
+            settings[name.decode()] = own
         else:
-            found[names[number]] = value.decode() if number == 2 else value
-    return found
+            settings[names[number]] = value.decode() if number == 2 else value
+    return settings
 
 
 @cache
@@ -99,7 +99,7 @@ def ends(node_of: dict[str, Any]) -> tuple[int, int, int]:
 
 def run(traces: Sequence[Sequence[dict[str, Any]]]) -> float:
     """Return when all is done [s], each node as soon as what it needs is."""
-    done: dict[tuple[int, int], float] = {}
+    result: dict[tuple[int, int], float] = {}
     sent: dict[tuple[int, int, int], float] = {}
     places = [0] * len(traces)
     going = True
@@ -108,7 +108,7 @@ def run(traces: Sequence[Sequence[dict[str, Any]]]) -> float:
         for rank, trace in enumerate(traces):
             while places[rank] < len(trace):
                 one = trace[places[rank]]
-                end = max((done[rank, each] for each in one["data_deps"]), default=0.0)
+                end = max((result[rank, data_dep] for data_dep in one["data_deps"]), default=0.0)
                 if one["type"] == RECEIVE and "received" in one["name"]:
                     if ends(one) not in sent:
                         break
@@ -117,11 +117,11 @@ def run(traces: Sequence[Sequence[dict[str, Any]]]) -> float:
                     end += one["duration"]
                 if one["type"] == SEND:
                     sent[ends(one)] = end
-                done[rank, one["id"]] = end
+                result[rank, one["id"]] = end
                 places[rank] += 1
                 going = True
     assert places == [len(own) for own in traces]
-    return max(done.values()) / 1e6
+    return max(result.values()) / 1e6
 
 
 def test_a_node_is_the_bytes_of_the_schema() -> None:
@@ -156,10 +156,10 @@ def test_messages_are_the_step_s(line: str) -> None:
     _, known, traces, _ = made(line)
     most: Counter[str] = Counter()
     sizes: dict[str, set[int]] = {}
-    for own in traces:
-        counts = Counter(n["name"].split()[-1] for n in own if n["type"] in (SEND, COLLECTIVE))
+    for trace in traces:
+        counts = Counter(n["name"].split()[-1] for n in trace if n["type"] in (SEND, COLLECTIVE))
         most |= counts
-        for one in own:
+        for one in trace:
             if one["type"] in (SEND, COLLECTIVE):
                 sizes.setdefault(one["name"].split()[-1], set()).add(one["comm_size"])
     pp_count = OPERATIONS["pp_transfer"].counts[0]
@@ -170,12 +170,12 @@ def test_messages_are_the_step_s(line: str) -> None:
             continue
         with np.errstate(all="ignore"):
             count = sum(float(often.of(known)) for often in operation.counts)
-        found = most["sent" if name == "pp_transfer" else name]
+        actual = most["sent" if name == "pp_transfer" else name]
         if operation.dimension == "vocabulary":
-            assert found in (count, count / end_pair_fraction)
+            assert actual in (count, count / end_pair_fraction)
         elif name != "pp_transfer":
-            assert found == count, name
-        if found and name != "pp_transfer":
+            assert actual == count, name
+        if actual and name != "pp_transfer":
             message = float(known[operation.message])
             labels = {**known.labels, "group": operation.group}
             ranks = float(Evaluation(known.given, labels)["group_size"])
@@ -191,8 +191,8 @@ def test_groups_and_pairs_belong_together(line: str) -> None:
     calls: dict[str, dict[int, list[Any]]] = {}
     sends: Counter[Any] = Counter()
     receives: Counter[Any] = Counter()
-    for rank, own in enumerate(traces):
-        for one in own:
+    for rank, trace in enumerate(traces):
+        for one in trace:
             if one["type"] == COLLECTIVE:
                 group = one["pg_name"].decode()
                 kind = (one["comm_type"], one["comm_size"])
@@ -209,8 +209,8 @@ def test_groups_and_pairs_belong_together(line: str) -> None:
     assert {int(group) for group in calls} == set(groups)
     for group, by_rank in calls.items():
         assert set(by_rank) == set(groups[int(group)])
-        first, *others = (Counter(own) for own in by_rank.values())
-        assert all(other == first for other in others)
+        first, *other_counts = (Counter(own) for own in by_rank.values())
+        assert all(other_count == first for other_count in other_counts)
 
 
 @pytest.mark.thorough

@@ -105,10 +105,15 @@ def test_times(
     tmp_path: Path,
 ) -> None:
     file = "trace_view.json" if name == "ascend" else "host.trace.json.gz"
-    found = analyse(read_trace(written(tmp_path / file, events)))
-    times = (found.computation, found.times["gemm"], found.communication, found.overlapped)
+    analysis = analyse(read_trace(written(tmp_path / file, events)))
+    times = (
+        analysis.computation,
+        analysis.times["gemm"],
+        analysis.communication,
+        analysis.overlapped,
+    )
     assert times == pytest.approx([value * 1e-6 for value in (compute, gemm, sent, hidden)])
-    assert any("no whole public trace was there" in note for note in found.notes)
+    assert any("no whole public trace was there" in note for note in analysis.notes)
 
 
 def test_names_may_come_after_events(tmp_path: Path) -> None:
@@ -116,29 +121,29 @@ def test_names_may_come_after_events(tmp_path: Path) -> None:
     for name, events, compute, *_ in TRACES:
         late = [event for event in events if event["ph"] == "X"]
         if name != "ascend":  # what XLA's rows are known by
-            late = [{**one, "args": {**one["args"], "hlo_op": "x"}} for one in late]
-        late += [one for one in events if one["ph"] == "M"]
+            late = [{**event, "args": {**event["args"], "hlo_op": "x"}} for event in late]
+        late += [event for event in events if event["ph"] == "M"]
         file = "trace_view.json" if name == "ascend" else "t.json"
-        found = analyse(read_trace(written(tmp_path / file, late)))
-        assert found.computation == pytest.approx(compute * 1e-6), name
+        analysis = analyse(read_trace(written(tmp_path / file, late)))
+        assert analysis.computation == pytest.approx(compute * 1e-6), name
 
 
 def test_many_parts_are_read_like_one(tmp_path: Path) -> None:
     """A file of several megabytes is cut between events; all of them are read."""
     many = [row(1, 14, "loop_add_fusion", 10 * k, 5, hlo_op="fusion.2") for k in range(30_000)]
-    found = read_trace(written(tmp_path / "t.json", GPU[:6] + many))
-    assert len(found.rows) == 30_000
+    trace = read_trace(written(tmp_path / "t.json", GPU[:6] + many))
+    assert len(trace.rows) == 30_000
 
 
 def test_what_products_a_tpu_does_not_tell(tmp_path: Path) -> None:
-    bare = [{**one, "args": {}} for one in TPU]
+    bare = [{**event, "args": {}} for event in TPU]
     bare = [
         new | {"args": old["args"]} if old["ph"] == "M" else new
         for new, old in zip(bare, TPU, strict=True)
     ]
-    found = analyse(read_trace(written(tmp_path / "t.json", bare)))
-    assert any("2 operations have no hlo_category" in note for note in found.notes)
-    assert found.communication == pytest.approx(55e-6)
+    analysis = analyse(read_trace(written(tmp_path / "t.json", bare)))
+    assert any("2 operations have no hlo_category" in note for note in analysis.notes)
+    assert analysis.communication == pytest.approx(55e-6)
 
 
 def test_a_folder_of_jax(tmp_path: Path) -> None:

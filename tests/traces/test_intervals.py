@@ -27,29 +27,33 @@ def covered(intervals: tuple[np.ndarray, np.ndarray]) -> set[int]:
 
 @given(INTERVALS)
 def test_a_union_covers_the_same_points(pairs: Pairs) -> None:
-    found = union(*arrays(pairs))
-    assert covered(found) == points(pairs)
-    assert measure(found) == len(points(pairs))
-    starts, ends = found
+    actual = union(*arrays(pairs))
+    assert covered(actual) == points(pairs)
+    assert measure(actual) == len(points(pairs))
+    starts, ends = actual
     assert np.all(starts < ends)
     assert np.all(ends[:-1] < starts[1:])  # those that touch are one
 
 
 @given(INTERVALS, INTERVALS)
-def test_an_intersection_covers_what_both_cover(one: Pairs, other: Pairs) -> None:
-    found = intersection(union(*arrays(one)), union(*arrays(other)))
-    assert covered(found) == points(one) & points(other)
-    both = measure(union(*arrays(one + other)))
-    assert both == measure(union(*arrays(one))) + measure(union(*arrays(other))) - measure(found)
+def test_an_intersection_covers_what_both_cover(left: Pairs, right: Pairs) -> None:
+    intervals = intersection(union(*arrays(left)), union(*arrays(right)))
+    assert covered(intervals) == points(left) & points(right)
+    both = measure(union(*arrays(left + right)))
+    assert both == measure(union(*arrays(left))) + measure(union(*arrays(right))) - measure(
+        intervals
+    )
 
 
 @given(st.tuples(INTERVALS, INTERVALS, INTERVALS))
 def test_a_sweep_tells_what_covers_each_piece(classes: tuple[Pairs, Pairs, Pairs]) -> None:
-    pairs = [pair for own in classes for pair in own]
-    labels = np.array([k for k, own in enumerate(classes) for _ in own], dtype=np.int64)
+    pairs = [pair for class_name in classes for pair in class_name]
+    labels = np.array(
+        [k for k, class_name in enumerate(classes) for _ in class_name], dtype=np.int64
+    )
     cut = sweep(*arrays(pairs), labels, 3)
-    for own, active in zip(classes, cut.active, strict=True):
-        assert cut.length(active) == len(points(own))
+    for class_name, active in zip(classes, cut.active, strict=True):
+        assert cut.length(active) == len(points(class_name))
     first, second, third = cut.active
     expected = (points(classes[0]) & points(classes[1])) - points(classes[2])
     assert cut.length(first & second & ~third) == len(expected)

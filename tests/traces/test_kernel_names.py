@@ -30,11 +30,11 @@ def read() -> Iterator[Kernel]:
     with FILE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             rule = PATTERNS.rule("kernel", row["name"])
-            found = CLASSES[PATTERNS.code("kernel", row["name"])]
-            kind = rule.kind if rule and found == "other" else ""
+            class_name = CLASSES[PATTERNS.code("kernel", row["name"])]
+            kind = rule.kind if rule and class_name == "other" else ""
             held_out = row["held_out"] == "1"
             assert row["source"]
-            yield Kernel(row["name"], row["class"], row["kind"], found, kind, held_out)
+            yield Kernel(row["name"], row["class"], row["kind"], class_name, kind, held_out)
 
 
 KERNELS = tuple(read())
@@ -63,8 +63,8 @@ def by_class(*, held_out: bool) -> dict[str, Score]:
 
 
 def by_kind(*, held_out: bool) -> dict[str, Score]:
-    own = [k for k in KERNELS if k.held_out is held_out and k.true == k.found == "other"]
-    return scores((k.true_kind or "(none)", k.found_kind or "(none)") for k in own)
+    kernels = [k for k in KERNELS if k.held_out is held_out and k.true == k.found == "other"]
+    return scores((k.true_kind or "(none)", k.found_kind or "(none)") for k in kernels)
 
 
 def test_the_list() -> None:

@@ -36,33 +36,35 @@ def test_rows_by_category(category: str, name: str, expected: str) -> None:
 
 
 def test_own_patterns_go_first(tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text('[[rules]]\nclass = "communication"\nnames = ["^my_ring"]\nexcept = ["local"]\n')
-    patterns = load_patterns(own)
+    path = tmp_path / "own.toml"
+    path.write_text(
+        '[[rules]]\nclass = "communication"\nnames = ["^my_ring"]\nexcept = ["local"]\n'
+    )
+    patterns = load_patterns(path)
     assert CLASSES[patterns.code("kernel", "my_ring_exchange")] == "communication"
     assert CLASSES[patterns.code("kernel", "my_ring_local")] == "other"
     assert CLASSES[patterns.code("kernel", GEMM[0])] == "gemm"
-    own.write_text(f'alone = true\nactivity = ["kernel"]\n{own.read_text()}')
-    patterns = load_patterns(own)
+    path.write_text(f'alone = true\nactivity = ["kernel"]\n{path.read_text()}')
+    patterns = load_patterns(path)
     assert CLASSES[patterns.code("kernel", GEMM[0])] == "other"
     assert patterns.code("gpu_memcpy", "Memcpy DtoD") == EXCLUDED
 
 
 def test_faults_of_patterns_are_told_together(tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text(
+    path = tmp_path / "own.toml"
+    path.write_text(
         'aktivity = ["kernel"]\n'
         '[[rules]]\nclass = "comunication"\nnames = ["("]\n'
         '[[rules]]\nclass = "copy"\nname = ["x"]\n'
         '[[rules]]\nclass = "gemm"\nnames = "x"\n'
     )
     with pytest.raises(InputError) as caught:
-        load_patterns(own)
-    found = "\n".join(caught.value.faults)
-    assert "aktivity: no such key; did you mean 'activity'?" in found
-    assert "rule 1.class = 'comunication': is unknown; did you mean 'communication'?" in found
-    assert "rule 1.names = '(': is not a regular expression" in found
-    assert "rule 2.name: no such key; did you mean 'names'?" in found
-    assert "rule 2 needs what it is about; give names, or categories" in found
-    assert "rule 3.names = 'x': is not a list of texts" in found
+        load_patterns(path)
+    text = "\n".join(caught.value.faults)
+    assert "aktivity: no such key; did you mean 'activity'?" in text
+    assert "rule 1.class = 'comunication': is unknown; did you mean 'communication'?" in text
+    assert "rule 1.names = '(': is not a regular expression" in text
+    assert "rule 2.name: no such key; did you mean 'names'?" in text
+    assert "rule 2 needs what it is about; give names, or categories" in text
+    assert "rule 3.names = 'x': is not a list of texts" in text
     assert len(caught.value.faults) == 6

@@ -17,8 +17,8 @@ TWO = f"{FOLDER / 'sampled_rank-0.json.gz'} {FOLDER / 'sampled_rank-1.json.gz'}"
 
 
 def texts(path: Path) -> str:
-    found = re.findall(r"<text[^>]*>(.*?)</text>", path.read_text(encoding="utf-8"), re.DOTALL)
-    return "\n".join(unescape(text) for text in found)
+    matches = re.findall(r"<text[^>]*>(.*?)</text>", path.read_text(encoding="utf-8"), re.DOTALL)
+    return "\n".join(unescape(text) for text in matches)
 
 
 @pytest.mark.thorough
@@ -79,9 +79,11 @@ def test_records(cli: Runner) -> None:
     assert first["overlap_of_communication"] == pytest.approx(0.14946, abs=1e-6)
     assert first["matched_collectives"] == 4
     # Why it is exposed: these sum to all that is, and say what to change.
-    reasons = [one for one in records[1:] if one["rank"] == 0 and one["reason"] != "all"]
+    reasons = [
+        record for record in records[1:] if record["rank"] == 0 and record["reason"] != "all"
+    ]
     assert {reason["reason"] for reason in reasons} == {"waits for data", "host bound"}
-    assert sum(one["exposed_communication_s"] for one in reasons) == pytest.approx(0.336983)
+    assert sum(reason["exposed_communication_s"] for reason in reasons) == pytest.approx(0.336983)
     assert "SendRecv" in reasons[0]["collective"]
     assert reasons[0]["exposed_collectives"] == 10
     assert "cut both in pieces" in reasons[0]["change"]

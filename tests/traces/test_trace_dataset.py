@@ -98,7 +98,7 @@ def test_by_holistic_trace_analysis(ranks: Ranks, tmp_path: Path) -> None:
 
 def test_the_fingerprint_is_of_what_went_in(ranks: Ranks, tmp_path: Path) -> None:
     paths = [tmp_path / trace.file for trace in ranks.traces]
-    others = [analyse_files(paths), analyse_files(paths[:1]), analyse_files(paths, "hta")]
-    prints = [result_of(found).dataset().attrs["fingerprint"] for found in (ranks, *others)]
+    other_analyses = [analyse_files(paths), analyse_files(paths[:1]), analyse_files(paths, "hta")]
+    prints = [result_of(found).dataset().attrs["fingerprint"] for found in (ranks, *other_analyses)]
     assert prints[0] == prints[1]
     assert len(set(prints)) == 3

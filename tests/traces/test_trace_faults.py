@@ -112,8 +112,8 @@ def test_lists_in_place_of_numbers(tmp_path: Path) -> None:
     """Lists of one length are an array, too, of one dimension more."""
     odd = kernel(GEMM, 0, 10)
     odd["args"] |= {"stream": [7], "device": [0, 1], "correlation": {}}
-    found = analyse(read_trace(write(tmp_path / "t.json", [odd, odd])))
-    assert (found.rows, found.computation) == (2, pytest.approx(10e-6))
+    analysis = analyse(read_trace(write(tmp_path / "t.json", [odd, odd])))
+    assert (analysis.rows, analysis.computation) == (2, pytest.approx(10e-6))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -129,10 +129,10 @@ def test_all_faults_are_told(tmp_path: Path, cli: Runner) -> None:
     with pytest.raises(InputError) as caught:
         analyse_files([bad[0], good, bad[1]])
     assert len(caught.value.faults) == 2
-    done = cli("trace", str(bad[0]), str(good), str(bad[1]), fine=False)
-    assert done.code == 2
-    assert done.out == ""
-    lines = done.err.splitlines()
+    result = cli("trace", str(bad[0]), str(good), str(bad[1]), fine=False)
+    assert result.code == 2
+    assert result.out == ""
+    lines = result.err.splitlines()
     assert len(lines) == 2
     assert all(line.startswith("sweeps: /") for line in lines)
 
@@ -143,9 +143,9 @@ def test_options_that_cannot_be(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path("good.json"), [kernel(GEMM, 0, 1)])
-    done = cli(f"trace good.json {options}", fine=False)
-    assert done.code == 2
-    assert words in done.err
+    result = cli(f"trace good.json {options}", fine=False)
+    assert result.code == 2
+    assert words in result.err
     assert sorted(path.name for path in tmp_path.iterdir()) in (
         ["good.json"],
         ["good.json", "outputs"],
@@ -162,8 +162,8 @@ def test_damage_is_told_or_harmless(
 ) -> None:
     whole = json.dumps({"traceEvents": [step(1, 0, 99), *[kernel(GEMM, k, 1) for k in range(9)]]})
     data = bytearray(gzip.compress(whole.encode()) if zipped else whole.encode())
-    for place, value in places:
-        data[place % len(data)] = value
+    for position, value in places:
+        data[position % len(data)] = value
     path = tmp_path / "t.json"
     path.write_bytes(data)
     faults: tuple[str, ...] = ()

@@ -56,8 +56,8 @@ def test_figures_of_holistic_trace_analysis(name: str, last: bool) -> None:
     assert round(100 * overlap.of_communication, 2) == pytest.approx(share, nan_ok=True, abs=1e-9)
     figures = hta_figures(trace(name), include_last_step=last)
     rest = figures.span - figures.idle - figures.times[0]
-    found = [figures.idle, figures.times[0], rest, figures.span]
-    assert [nanoseconds / 1000 for nanoseconds in found] == times
+    actual = [figures.idle, figures.times[0], rest, figures.span]
+    assert [nanoseconds / 1000 for nanoseconds in actual] == times
     assert sum(overlap.parts.values()) == pytest.approx(overlap.end_to_end, abs=1e-12)
 
 

@@ -42,9 +42,9 @@ def read(folder: Path) -> Ranks:
 def test_one_file_a_rank(tmp_path: Path, cli: Runner) -> None:
     for rank in (1, 0):
         trace(tmp_path / "log" / f"host{rank}_9.17000000000{rank}0.pt.trace.json.gz", rank)
-    done = cli("trace log")
-    assert done.out.startswith("Most exposed communication: rank 0 of 2 traces")
-    rows = [line.split() for line in done.out.splitlines() if line.startswith("     ")]
+    result = cli("trace log")
+    assert result.out.startswith("Most exposed communication: rank 0 of 2 traces")
+    rows = [line.split() for line in result.out.splitlines() if line.startswith("     ")]
     assert [row[0] for row in rows if row[0].isdigit()][:2] == ["0", "1"]
     assert [*read(tmp_path / "log").overlaps[0].by_step] == [1, 2]
     records = cli("trace log --json").records
@@ -73,8 +73,8 @@ def test_bad_files_are_named_and_the_rest_is_judged(tmp_path: Path, cli: Runner)
     assert len(left) == len(reasons)
     for name, reason in reasons.items():
         assert any(name in note and reason in note for note in left)
-    done = cli("trace log")
-    text = " ".join(done.out.split())
+    result = cli("trace log")
+    text = " ".join(result.out.split())
     assert all(f"Note: left out: trace = 'log/{name}" in text for name in [*reasons][:3])
     assert "Note: left out: trace = 'rank5.json': has no rows of GPU work" in text
 

@@ -49,10 +49,10 @@ def test_advice_is_of_the_tool(tmp_path: Path, name: str, text: str, tool: str) 
 def test_rows_with_a_category_are_read(tmp_path: Path) -> None:
     """What others made of these files, rows with a category and a stream, is read as it is."""
     for events in (JAX, ASCEND):
-        own = {"cat": "kernel", "args": {"stream": 14}}
+        settings = {"cat": "kernel", "args": {"stream": 14}}
         path = tmp_path / "t.json"
         path.write_text(
-            json.dumps([event | own if event["ph"] == "X" else event for event in events])
+            json.dumps([event | settings if event["ph"] == "X" else event for event in events])
         )
         assert analyse(read_trace(path)).computation == pytest.approx(2e-6)
 
@@ -96,7 +96,7 @@ def test_streams_beyond_what_can_help(
     # Each carries for 10 us, as many at once as are said, one after another without a gap.
     carried = [kernel(NCCL, 10 * (k // at_once), 10, stream=20 + k) for k in range(streams)]
     events = [kernel(GEMM, 0, 100), *carried]
-    found = analyse(read_trace(write(tmp_path / "t.json", events)))
-    remarks = [note for note in found.notes if "communication runs on" in note]
+    analysis = analyse(read_trace(write(tmp_path / "t.json", events)))
+    remarks = [note for note in analysis.notes if "communication runs on" in note]
     assert len(remarks) == bool(words)
     assert all(words in note for note in remarks)

@@ -192,20 +192,20 @@ WHY = {
 @pytest.mark.parametrize("reason", WHY)
 def test_each_reason_is_told(reason: str, tmp_path: Path) -> None:
     trace = read_trace(write(tmp_path / "t.json", WHY[reason]))
-    (one,) = exposures(trace, PATTERNS)
-    assert one.reason == reason
-    assert one.time == pytest.approx((12 if reason == "tiny message" else 50) * US)
-    assert (one.rows, one.at) == (1, 0.0)
-    assert one.name.startswith("ncclDevKernel_AllReduce")
+    (exposure,) = exposures(trace, PATTERNS)
+    assert exposure.reason == reason
+    assert exposure.time == pytest.approx((12 if reason == "tiny message" else 50) * US)
+    assert (exposure.rows, exposure.at) == (1, 0.0)
+    assert exposure.name.startswith("ncclDevKernel_AllReduce")
 
 
 def test_what_was_launched_halfway_is_two_reasons(tmp_path: Path) -> None:
     """Until its launch nothing could have computed; from then on it waits."""
     events = [*REDUCE, *launched(GEMM, 120, 150, 9, 7, 2)]
-    found = exposures(read_trace(write(tmp_path / "t.json", events)), PATTERNS)
-    assert {one.reason: one.time for one in found} == pytest.approx(
-        {"host bound": 20 * US, "waits for data": 30 * US}
-    )
+    actual_exposures = exposures(read_trace(write(tmp_path / "t.json", events)), PATTERNS)
+    assert {
+        actual_exposure.reason: actual_exposure.time for actual_exposure in actual_exposures
+    } == pytest.approx({"host bound": 20 * US, "waits for data": 30 * US})
 
 
 def test_groups_of_an_operation_are_told_apart_and_the_worst_is_found(tmp_path: Path) -> None:
@@ -224,11 +224,11 @@ def test_groups_of_an_operation_are_told_apart_and_the_worst_is_found(tmp_path: 
         kernel(NCCL, 400, 90, 20, **data),
     ]
     trace = read_trace(write(tmp_path / "t.json", events))
-    found = {
+    actual = {
         exposure.name: (round(exposure.time * 1e6), exposure.rows, round(exposure.at * 1e6))
         for exposure in exposures(trace, PATTERNS)
     }
-    assert found == {
+    assert actual == {
         "allreduce, group TP 3 of 2 ranks": (93, 3, 210),
         "allreduce, group 5 of 8 ranks": (90, 1, 400),
     }
@@ -238,7 +238,7 @@ def test_groups_of_an_operation_are_told_apart_and_the_worst_is_found(tmp_path: 
     events.append(call(1, 1))
     trace = read_trace(write(tmp_path / "t.json", events[-2:]))
     assert not analyse(trace, patterns=PATTERNS).notes
-    assert [one.name for one in exposures(trace, PATTERNS)] == ["allreduce"]
+    assert [exposure.name for exposure in exposures(trace, PATTERNS)] == ["allreduce"]
 
 
 @pytest.mark.thorough
@@ -256,4 +256,4 @@ def test_reasons_sum_to_what_is_exposed(
     assert sum(reason.time for reason in reasons) == pytest.approx(
         analyse(trace, patterns=PATTERNS).exposed, abs=1e-12
     )
-    assert {one.reason for one in reasons} <= set(ADVICE)
+    assert {reason.reason for reason in reasons} <= set(ADVICE)

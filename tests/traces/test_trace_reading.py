@@ -47,8 +47,8 @@ def contents(trace: Trace) -> list[Any]:
     return found
 
 
-def same(one: Trace, other: Trace) -> bool:
-    return contents(one) == contents(other)
+def same(left: Trace, right: Trace) -> bool:
+    return contents(left) == contents(right)
 
 
 def test_what_is_read(tmp_path: Path) -> None:
@@ -94,11 +94,11 @@ FORMS: dict[str, Callable[[str, list[Event]], bytes]] = {
 @pytest.mark.parametrize("part", [64, 400, 1 << 18])
 def test_forms_of_files(tmp_path: Path, form: str, part: int) -> None:
     plain = write(tmp_path / "plain.json", ROWS)
-    other = tmp_path / "other"
-    other.write_bytes(FORMS[form](plain.read_text(), ROWS))
+    folder = tmp_path / "other"
+    folder.write_bytes(FORMS[form](plain.read_text(), ROWS))
     with patch.object(parts, "_READ", part):
-        found = read_trace(other)
-    assert same(found, read_trace(plain))
+        trace = read_trace(folder)
+    assert same(trace, read_trace(plain))
 
 
 def test_members_on_both_sides_of_the_events(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_members_on_both_sides_of_the_events(tmp_path: Path) -> None:
         pass
     assert file.members == {"schemaVersion": 1, "distributedInfo": {"rank": 1}, "traceName": "t"}
     assert file.nbytes == file.path.stat().st_size
-    again = EventFile(file.path)
-    list(again.events())
-    assert again.digest == file.digest
+    event_file = EventFile(file.path)
+    list(event_file.events())
+    assert event_file.digest == file.digest
 
 
 # Names that look like what stands between events, and arguments that hold lists of objects.
@@ -206,10 +206,10 @@ def test_calls_of_hip_are_launches(tmp_path: Path) -> None:
 def test_several_gpus_are_several_traces(tmp_path: Path) -> None:
     rows = [kernel(GEMM, 0, 10, device=0), kernel(NCCL, 0, 10, stream=9, device=1)]
     sync = kernel("Stream Wait Event", 0, 1, cat="cuda_sync", device=5)
-    one, other = split_devices(read_trace(write(tmp_path / "t.json", [*rows, sync])))
-    assert one.file == "t.json (GPU 0)"
-    assert analyse(one).communication == 0.0
-    assert analyse(other).computation == 0.0
+    left, right = split_devices(read_trace(write(tmp_path / "t.json", [*rows, sync])))
+    assert left.file == "t.json (GPU 0)"
+    assert analyse(left).communication == 0.0
+    assert analyse(right).computation == 0.0
 
 
 @pytest.mark.parametrize("whole", [0, 1365627862757, 4458676983543, (1 << 43) - 1])

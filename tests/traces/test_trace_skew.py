@@ -21,9 +21,9 @@ def matched(folder: Path, *ranks: list[dict[str, Any]], world: int = 2) -> tuple
         write(folder / f"{k}.json", events, distributedInfo={"rank": k, "world_size": world})
         for k, events in enumerate(ranks)
     ]
-    found = analyse_files(paths)
-    assert found.skew is not None
-    return found.skew, list(found.notes)
+    analysis = analyse_files(paths)
+    assert analysis.skew is not None
+    return analysis.skew, list(analysis.notes)
 
 
 def test_the_last_rank_to_come_waits_least(tmp_path: Path) -> None:
@@ -50,11 +50,11 @@ def test_what_ran_at_different_times_is_not_the_same(tmp_path: Path) -> None:
 
 
 def test_groups_and_kinds_are_kept_apart(tmp_path: Path) -> None:
-    other = {**GROUP, "Process Group Name": "1"}
+    settings = {**GROUP, "Process Group Name": "1"}
     gather = {**GROUP, "Collective name": "_allgather_base"}
     skew, _ = matched(
         tmp_path,
-        [kernel(NCCL, 0, 10, **GROUP), kernel(NCCL, 0, 50, 21, **other)],
+        [kernel(NCCL, 0, 10, **GROUP), kernel(NCCL, 0, 50, 21, **settings)],
         [kernel(NCCL, 0, 10, **GROUP), kernel(NCCL, 0, 20, 21, **gather)],
     )
     assert skew.matched == (1, 1)
@@ -104,10 +104,10 @@ def test_ranks_are_sorted_or_numbered(tmp_path: Path) -> None:
         write(tmp_path / f"{rank}.json", [kernel(GEMM, 0, 10)], distributedInfo={"rank": rank})
         for rank in (5, 2)
     ]
-    found = analyse_files(paths)
-    assert found.numbers() == (2, 5)
+    analysis = analyse_files(paths)
+    assert analysis.numbers() == (2, 5)
     nameless = write(tmp_path / "none.json", [call(1, 2), kernel(GEMM, 0, 10)])
-    found = analyse_files([paths[0], nameless])
-    assert found.numbers() == (0, 1)
-    assert "they are numbered in order" in found.notes[0]
+    analysis = analyse_files([paths[0], nameless])
+    assert analysis.numbers() == (0, 1)
+    assert "they are numbered in order" in analysis.notes[0]
     assert analyse_files([nameless]).numbers() == (0,)

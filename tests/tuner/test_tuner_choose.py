@@ -19,10 +19,10 @@ GRID = grid_cases((4,), OPERATORS, (1, 4, 16))
 def result(case: LayerOverlap, e2e: float, *, ratio: float = 0.5) -> CaseTimes:
     """Return a case that takes so long, with an overlap of its own pass."""
     comm = 2.0
-    other = PassTimes(gemm=10.0, comm=comm, overlap=0.0)
+    pass_times = PassTimes(gemm=10.0, comm=comm, overlap=0.0)
     overlap = 0.0 if case.is_baseline else ratio * comm
     own = PassTimes(gemm=e2e - 12.0 - comm + overlap, comm=comm, overlap=overlap)
-    passes = (own, other) if case.phase == "fprop" else (other, own)
+    passes = (own, pass_times) if case.phase == "fprop" else (pass_times, own)
     return CaseTimes(case, "done", "", *passes)
 
 
@@ -62,8 +62,8 @@ def every_legal(results: list[CaseTimes]) -> Iterator[dict[str, CaseTimes]]:
         [(), *product(*(layers[name] for name in scatters))],
         [
             *(
-                one + other
-                for one, other in product(
+                left + right
+                for left, right in product(
                     [(), *product(*bulk["dgrad"])], [(), *product(*bulk["wgrad"])]
                 )
             ),
@@ -71,7 +71,7 @@ def every_legal(results: list[CaseTimes]) -> Iterator[dict[str, CaseTimes]]:
         ],
     ]
     for group in parts:
-        yield from ({r.case.layer: r for r in one} for one in group)
+        yield from ({r.case.layer: r for r in combination} for combination in group)
 
 
 def gain(chosen: dict[str, CaseTimes], results: list[CaseTimes]) -> float:
@@ -83,7 +83,7 @@ def gain(chosen: dict[str, CaseTimes], results: list[CaseTimes]) -> float:
 def test_no_legal_configuration_is_faster(seed: int) -> None:
     results = random_results(seed)
     choice = choose(results, 4, OPERATORS)
-    found = gain(dict(choice.layers), results)
+    actual_gain = gain(dict(choice.layers), results)
     kinds: dict[frozenset[str], float] = {}
     for chosen in every_legal(results):
         # What stands under one switch, or excludes another, is compared with its like.
@@ -101,9 +101,9 @@ def test_no_legal_configuration_is_faster(seed: int) -> None:
     best = sum(value for group, value in kinds.items() if group)
     # Of cases that are as good the one with the fewest multiprocessors is taken.
     most = sum(ALIKE * layer.e2e for layer in choice.layers.values())
-    assert best - most <= found <= best * (1.0 + 1e-12)
+    assert best - most <= actual_gain <= best * (1.0 + 1e-12)
     total = sum(r.e2e for r in choice.baselines.values())
-    assert sum(choice.e2e(o) for o in OPERATORS) == pytest.approx(total - found)
+    assert sum(choice.e2e(o) for o in OPERATORS) == pytest.approx(total - actual_gain)
 
 
 def with_times(**times: float) -> list[CaseTimes]:

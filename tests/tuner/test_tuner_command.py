@@ -48,16 +48,16 @@ def test_the_model_alone(cli: Runner, tmp_path: Path) -> None:
     "operators", ["--operators qkv proj", "--operators qkv,proj", "--operators=qkv,proj"]
 )
 def test_operators(cli: Runner, operators: str) -> None:
-    found = json.loads(cli(f"{QWEN} {operators} --json --output-dir o", fine=False).out)
-    assert {c["operator"] for c in found["cases"]} == {"qkv", "proj"}
-    assert found["config"]["operators"] == ["qkv", "proj"]
+    record = json.loads(cli(f"{QWEN} {operators} --json --output-dir o", fine=False).out)
+    assert {c["operator"] for c in record["cases"]} == {"qkv", "proj"}
+    assert record["config"]["operators"] == ["qkv", "proj"]
 
 
 def test_records(cli: Runner) -> None:
-    done = cli(f"{QWEN} --csv --output-dir o --search grid", fine=False)
-    assert len(done.rows) == 204 + 12
-    assert done.rows[0]["config_id"] == "tp2_fc1_fprop_baseline"
-    assert "wrote o/" in done.err
+    result = cli(f"{QWEN} --csv --output-dir o --search grid", fine=False)
+    assert len(result.rows) == 204 + 12
+    assert result.rows[0]["config_id"] == "tp2_fc1_fprop_baseline"
+    assert "wrote o/" in result.err
 
 
 @pytest.mark.thorough
@@ -65,7 +65,7 @@ def test_one_size(cli: Runner, tmp_path: Path) -> None:
     out = cli("tune --model-name llama3-8b --tp-size 4 --output-dir o").out
     assert out.startswith("on at TP 4: ")
     report = json.loads(Path("o/tuning_report.json").read_text())
-    assert {one["tp_size"] for one in report["cases"]} == {1, 4}
+    assert {case["tp_size"] for case in report["cases"]} == {1, 4}
     every = cli("tune --model-name llama3-8b --json --output-dir all", fine=False).out
     assert report["best_configs"]["4"] == json.loads(every)["best_configs"]["4"]
     for more, named in (("8 --max-tp-size 8", "--max-tp-size"), ("3", "--tp-size 3:")):
@@ -86,11 +86,11 @@ def test_a_workload_is_tuned_as_it_was_asked(cli: Runner) -> None:
     )
     output = cli(f"{QWEN} {asked} --write-workload w").out
     command = shlex.split(output.splitlines()[1])
-    place = command.index("--command")
-    words = " ".join(command[1:place]).replace("--latency 2 us", "--latency '2 us'")
+    position = command.index("--command")
+    words = " ".join(command[1:position]).replace("--latency 2 us", "--latency '2 us'")
     plain = cli(f"{QWEN} {asked} --json --output-dir one", fine=False).out
-    again = cli(f"{words} --json --output-dir two", fine=False).out
-    assert json.loads(again) == json.loads(plain)
+    repeated_output = cli(f"{words} --json --output-dir two", fine=False).out
+    assert json.loads(repeated_output) == json.loads(plain)
 
 
 @pytest.mark.thorough
@@ -106,9 +106,9 @@ def test_figures_of_a_tuning(cli: Runner) -> None:
 
 @pytest.mark.thorough
 def test_the_nominal_grid(cli: Runner) -> None:
-    done = cli(f"{QWEN} --grid nominal --json --output-dir o", fine=False)
-    found = json.loads(done.out)
-    grid = [c for c in found["cases"] if c["tp_size"] > 1 and not c["refined"]]
+    result = cli(f"{QWEN} --grid nominal --json --output-dir o", fine=False)
+    record = json.loads(result.out)
+    grid = [c for c in record["cases"] if c["tp_size"] > 1 and not c["refined"]]
     assert len(grid) == 288
     illegal = [c for c in grid if c["status"] == "illegal"]
     assert len(illegal) == 144
@@ -123,9 +123,11 @@ def test_a_config_json(cli: Runner, tmp_path: Path) -> None:
         "tie_word_embeddings=True hidden_act=silu attention_bias=False use_sliding_window=False"
     )
     (tmp_path / "config.json").write_text(json.dumps(content))
-    one = json.loads(cli("tune --model-name ./config.json --json --output-dir a", fine=False).out)
+    record = json.loads(
+        cli("tune --model-name ./config.json --json --output-dir a", fine=False).out
+    )
     two = json.loads(cli(f"{QWEN} --json --output-dir b", fine=False).out)
-    assert one["cases"] == two["cases"]
+    assert record["cases"] == two["cases"]
 
 
 @pytest.mark.thorough
@@ -133,10 +135,10 @@ def test_figures_of_one_s_own(cli: Runner) -> None:
     line = f"{QWEN} --json --bandwidth 100GB/s --launch-time 0s --latency 0"
     slow = cli(f"{line} --output-dir a", fine=False)
     assert "--launch-time" in slow.err
-    done = cli(f"{QWEN} --json --bandwidth 100GB/s --launch-time 1us --output-dir a", fine=False)
-    found = json.loads(done.out)
-    assert found["rates"]["bandwidth"] == {"value": 1e11, "kind": "given"}
-    assert found["rates"]["launch_time"]["value"] == 1e-6
+    result = cli(f"{QWEN} --json --bandwidth 100GB/s --launch-time 1us --output-dir a", fine=False)
+    record = json.loads(result.out)
+    assert record["rates"]["bandwidth"] == {"value": 1e11, "kind": "given"}
+    assert record["rates"]["launch_time"]["value"] == 1e-6
 
 
 # Bad input: a line each, exit code 2.
@@ -144,9 +146,9 @@ def test_figures_of_one_s_own(cli: Runner) -> None:
 
 @pytest.mark.parametrize(("line", "fields"), examples(__file__, "bad_input", QWEN=QWEN))
 def test_bad_input(cli: Runner, line: str, fields: list[str], tmp_path: Path) -> None:
-    done = cli(line, fine=False)
-    assert done.code == 2
-    lines = done.err.splitlines()
+    result = cli(line, fine=False)
+    assert result.code == 2
+    lines = result.err.splitlines()
     said = [text.removeprefix("sweeps: ") for text in lines]
     assert len(said) == len(fields)
     assert all(text.startswith(name) for text, name in zip(said, fields, strict=True))
@@ -163,9 +165,9 @@ def test_an_output_that_is_there(cli: Runner) -> None:
 @pytest.mark.thorough
 def test_a_folder_that_can_t_be_written(cli: Runner, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = cli(f"{QWEN} --output-dir file/o", fine=False)
-    assert done.code in (1, 2)
-    assert done.err.count("\n") == 1
+    result = cli(f"{QWEN} --output-dir file/o", fine=False)
+    assert result.code in (1, 2)
+    assert result.err.count("\n") == 1
 
 
 # Models that lack something.
@@ -214,9 +216,9 @@ def test_validate_for_a_training(cli: Runner) -> None:
     "more", ["--tp-size x", "--model-name no/no", '--flags "\'"', "--precision q"]
 )
 def test_validate_with_bad_input(cli: Runner, more: str) -> None:
-    done = validated(cli, "{}\n", more)
-    assert done.code == 2
-    assert done.err.startswith("sweeps: ")
+    result = validated(cli, "{}\n", more)
+    assert result.code == 2
+    assert result.err.startswith("sweeps: ")
 
 
 @pytest.mark.parametrize(("line", "named"), examples(__file__, "idle_options", QWEN=QWEN))
@@ -224,9 +226,9 @@ def test_options_that_would_do_nothing_are_refused(
     cli: Runner, line: str, named: list[str], tmp_path: Path
 ) -> None:
     Path("own.yaml").write_text("qkv_fprop: {method: ring_exchange}\n")
-    done = cli(line, fine=False)
-    assert done.code == 2
-    output = done.err.splitlines()
+    result = cli(line, fine=False)
+    assert result.code == 2
+    output = result.err.splitlines()
     assert len(output) == len(named)
     for name in named:
         assert any(line.startswith(f"sweeps: {name}") for line in output), (name, output)

@@ -102,9 +102,9 @@ def test_every_configuration_is_valid_and_whole(
             assert not (scattered and f"{operator}_wgrad" in cells)
             assert scattered == choice.scattered_dgrad
         flags = report.companion(choice).flags
-        found = validate_file(path, Setting(choice.tp_size, tokens, "bf16", {}, flags))
+        findings = validate_file(path, Setting(choice.tp_size, tokens, "bf16", {}, flags))
         if choice.layers:
-            odd = [f for f in found if f.severity != "note"]
+            odd = [f for f in findings if f.severity != "note"]
             # Under a shared switch the least harm on two ranks may be to overlap nothing.
             assert all("two ranks overlap nothing" in f.text for f in odd if choice.tp_size == 2)
             assert not odd or choice.tp_size == 2
@@ -114,25 +114,25 @@ def test_the_best_is_the_optimal_size_s(tmp_path: Path) -> None:
     report = tuned(tmp_path, model_name="llama3-70b")
     assert report.scaling.optimal == report.best.tp_size > 2
     run = tmp_path / "run"
-    own = (run / f"{STEM}_tp{report.best.tp_size}.yaml").read_text()
-    assert (run / f"{STEM}.yaml").read_text() == own
+    text = (run / f"{STEM}_tp{report.best.tp_size}.yaml").read_text()
+    assert (run / f"{STEM}.yaml").read_text() == text
 
 
 def sourced(script: Path) -> list[str]:
     """Return what a shell has after it sourced a script."""
     line = f'source "{script}"; echo "$CUDA_DEVICE_MAX_CONNECTIONS"; printf "%s\\n" '
     line += '"${TP_OVERLAP_FLAGS[@]}"'
-    done = subprocess.run(["bash", "-uc", line], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    process = subprocess.run(["bash", "-uc", line], capture_output=True, text=True, check=True)
+    return process.stdout.splitlines()
 
 
 def test_the_flags_can_be_sourced(tmp_path: Path) -> None:
     report = tuned(tmp_path, model_name="llama3-70b")
     connections, *flags = sourced(tmp_path / "run" / f"{STEM}_tp8.flags.sh")
     assert connections == "1"
-    place = flags.index("--tp-comm-overlap-cfg")
-    assert Path(flags[place + 1]) == tmp_path / "run" / f"{STEM}_tp8.yaml"
-    del flags[place + 1]
+    position = flags.index("--tp-comm-overlap-cfg")
+    assert Path(flags[position + 1]) == tmp_path / "run" / f"{STEM}_tp8.yaml"
+    del flags[position + 1]
     assert flags == list(report.companion(report.choices[-1]).flags)
     assert flags[:2] == ["--tp-comm-overlap", "--sequence-parallel"]
 
@@ -167,7 +167,7 @@ def test_files_are_for_a_release_and_a_generation(tmp_path: Path) -> None:
     old = tuned(
         tmp_path / "old", operators=["qkv"], max_tp_size=2, te_version="1.13", hardware="dgx-b200"
     )
-    texts = [one.yaml(one.best) for one in (plain, old)]
+    texts = [report.yaml(report.best) for report in (plain, old)]
     assert "# For Transformer Engine from 2.0 on" in texts[0]
     assert "# For Transformer Engine from 1.8 on" in texts[1]
     keys = [set(yaml.safe_load(text)["qkv_fprop"]) for text in texts]
@@ -175,10 +175,10 @@ def test_files_are_for_a_release_and_a_generation(tmp_path: Path) -> None:
     case = "run/traces/tp2_qkv_fprop_ring_agg0/tp_comm_overlap_cfg.yaml"
     assert set(yaml.safe_load((tmp_path / "old" / case).read_text())["qkv_fprop"]) == keys[1]
     path = tmp_path / "run" / f"{STEM}.yaml"
-    result = [one.text for one in validate_file(path, Setting(version=(1, 13)))]
+    result = [finding.text for finding in validate_file(path, Setting(version=(1, 13)))]
     wrong = "qkv_fprop.comm_priority: Transformer Engine 1.13 doesn't take it, and stops"
-    assert any(one.startswith(wrong) for one in result)
-    assert not any("doesn't take it" in one.text for one in validate_file(path, Setting()))
+    assert any(report.startswith(wrong) for report in result)
+    assert not any("doesn't take it" in finding.text for finding in validate_file(path, Setting()))
     # Blackwell starts kernels in their order by itself.
     scripts = [(tmp_path / name / "run" / f"{STEM}.flags.sh").read_text() for name in ("", "old")]
     assert ["export CUDA_DEVICE_MAX_CONNECTIONS=1" in script for script in scripts] == [True, False]

@@ -51,20 +51,20 @@ def grid(**more: bool) -> tuple[LayerOverlap, ...]:
 
 @pytest.mark.parametrize(("layer", "levels"), TABLE.items())
 def test_the_table(layer: tuple[str, str], levels: tuple[str, ...]) -> None:
-    found = [legality(*layer, method) for method in METHODS]
-    assert tuple(one.level for one in found) == levels
-    assert all(one.reason for one in found if one.level != "legal")
+    legalities = [legality(*layer, method) for method in METHODS]
+    assert tuple(one.level for one in legalities) == levels
+    assert all(one.reason for one in legalities if one.level != "legal")
 
 
 def test_the_nominal_grid_has_288_cases() -> None:
     cases = grid(nominal=True)
     assert len(cases) == len(set(cases)) == 288
     assert len({case.config_id for case in cases}) == 288
-    each = Counter((case.tp_size, case.operator) for case in cases)
-    assert set(each.values()) == {24}
-    others = [case for case in cases if not case.is_baseline]
-    assert len(others) == 252
-    levels = Counter(case.legality.level for case in others)
+    counts = Counter((case.tp_size, case.operator) for case in cases)
+    assert set(counts.values()) == {24}
+    other_cases = [case for case in cases if not case.is_baseline]
+    assert len(other_cases) == 252
+    levels = Counter(case.legality.level for case in other_cases)
     assert 252 - levels["init_error"] == 210
     assert levels["legal"] + levels["runs_as_other"] == 138
     assert levels == {"legal": 108, "runs_as_other": 30, "run_error": 72, "init_error": 42}
@@ -165,10 +165,10 @@ def test_a_scattered_input_gradient() -> None:
 
 
 def test_switches() -> None:
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for operator, phase in product(OPERATORS, PHASES):
-        found.setdefault(flag_group(operator, phase), set()).add(f"{operator}_{phase}")
-    assert found == {
+        names.setdefault(flag_group(operator, phase), set()).add(f"{operator}_{phase}")
+    assert names == {
         "ag": {"qkv_fprop", "fc1_fprop", "proj_dgrad", "fc2_dgrad"},
         "rs": {"proj_fprop", "fc2_fprop"},
         "bulk_dgrad": {"qkv_dgrad", "fc1_dgrad"},

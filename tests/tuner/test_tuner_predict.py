@@ -39,8 +39,8 @@ GRID = grid_cases((2, 4, 8), OPERATORS, (1, 2, 4, 8, 16), pipeline=True)
 def times(
     case: LayerOverlap, rates: Rates = H100, shapes: Any = LLAMA, **more: Any
 ) -> list[PassTimes]:
-    found = predict(shapes, TOKENS, [case], rates, **more)
-    return [found.forward.at((0, 0)), found.backward.at((0, 0))]
+    predictions = predict(shapes, TOKENS, [case], rates, **more)
+    return [predictions.forward.at((0, 0)), predictions.backward.at((0, 0))]
 
 
 # An independent account of a product and of a collective.
@@ -112,14 +112,14 @@ def own_time(case: LayerOverlap, margin: bool) -> float:
     if case.method == "ring_exchange":
         sent = collective_time(tp, H100["copy_engine_bandwidth"])
         chunks = tp // 2 if case.aggregate and not scatters else tp
-        one = slowed_matmul_time(rows / chunks, columns, depth, H100, sms)
+        matmul_time = slowed_matmul_time(rows / chunks, columns, depth, H100, sms)
         once = min(2 if scatters else 3, chunks)
         every = in_pieces(rows / chunks, columns, depth, sms, chunks, once)
         if scatters:
             message = 2 * TOKENS * LLAMA["hidden_size"]
-            return max(every, sent + one) + (tp + 1) * message / tp / H100["sum_bandwidth"]
+            return max(every, sent + matmul_time) + (tp + 1) * message / tp / H100["sum_bandwidth"]
         waited = sent / (tp - 1) if case.aggregate else 0.0
-        return max(every + waited, sent + one)
+        return max(every + waited, sent + matmul_time)
     each = H100["scatter_sm_bandwidth" if scatters else "gather_sm_bandwidth"]
 
     def sending(count: int, parts: int = 1) -> float:
@@ -140,9 +140,9 @@ def own_time(case: LayerOverlap, margin: bool) -> float:
 
 
 def in_turn(case: LayerOverlap, phase: str) -> float:
-    found = slowed_matmul_time(*sizes(case, phase), H100, H100["sms"])
+    matmul_time = slowed_matmul_time(*sizes(case, phase), H100, H100["sms"])
     silent = case.operator not in COLUMN and phase == "wgrad"
-    return found + (0.0 if silent else collective_time(case.tp_size, H100["bandwidth"]))
+    return matmul_time + (0.0 if silent else collective_time(case.tp_size, H100["bandwidth"]))
 
 
 @pytest.mark.thorough
@@ -161,12 +161,14 @@ def test_many_models_at_once_are_each_alone() -> None:
     names = ("llama3-8b", "llama3-70b", "qwen3-0.6b", "llama2-13b")
     shapes = [load_model(name).shapes for name in names]
     together = {key: np.array([shape[key] for shape in shapes]) for key in shapes[0]}
-    found = predict(together, np.array([4096, 8192, 2048, 8192]), GRID, H100)
+    predictions = predict(together, np.array([4096, 8192, 2048, 8192]), GRID, H100)
     for k, tokens in enumerate((4096, 8192, 2048, 8192)):
         alone = predict(shapes[k], tokens, GRID, H100)
         for name in ("forward", "backward"):
-            one, other = getattr(found, name), getattr(alone, name)
-            np.testing.assert_array_equal(np.broadcast_to(one.e2e, (4, len(GRID)))[k], other.e2e[0])
+            attribute, other_attribute = getattr(predictions, name), getattr(alone, name)
+            np.testing.assert_array_equal(
+                np.broadcast_to(attribute.e2e, (4, len(GRID)))[k], other_attribute.e2e[0]
+            )
 
 
 # Properties.
@@ -184,19 +186,22 @@ def test_between_the_longer_and_both(
     case: LayerOverlap, model: str, blocks: int, margin: bool
 ) -> None:
     shapes = load_model(model).shapes
-    found = predict(shapes, 8 * 128 * blocks, [case], H100, sm_margin=margin)
-    for one in (found.forward.at((0, 0)), found.backward.at((0, 0))):
-        longer, both = max(one.gemm, one.comm), one.gemm + one.comm + one.other
-        assert longer * (1 - 1e-12) <= one.e2e <= both * (1 + 1e-12)
-        assert 0.0 <= one.ratio <= 1.0
-        assert -1e-15 <= one.overlap <= min(one.gemm, one.comm) * (1 + 1e-9)
+    predictions = predict(shapes, 8 * 128 * blocks, [case], H100, sm_margin=margin)
+    for pass_time in (predictions.forward.at((0, 0)), predictions.backward.at((0, 0))):
+        longer, both = (
+            max(pass_time.gemm, pass_time.comm),
+            pass_time.gemm + pass_time.comm + pass_time.other,
+        )
+        assert longer * (1 - 1e-12) <= pass_time.e2e <= both * (1 + 1e-12)
+        assert 0.0 <= pass_time.ratio <= 1.0
+        assert -1e-15 <= pass_time.overlap <= min(pass_time.gemm, pass_time.comm) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("layer", ["qkv_fprop", "fc1_fprop", "proj_dgrad", "fc2_dgrad"])
 def test_two_ranks_overlap_nothing_with_aggregate(layer: str) -> None:
     operator, phase = layer.split("_")
-    one = times(LayerOverlap(2, operator, phase, "ring_exchange", 1))[phase != "fprop"]
-    assert one.overlap == pytest.approx(0.0, abs=1e-15)
+    pass_time = times(LayerOverlap(2, operator, phase, "ring_exchange", 1))[phase != "fprop"]
+    assert pass_time.overlap == pytest.approx(0.0, abs=1e-15)
     four = times(LayerOverlap(4, operator, phase, "ring_exchange", 1))[phase != "fprop"]
     assert four.overlap > 0.0
 
@@ -207,10 +212,10 @@ def test_time_falls_and_then_rises_with_multiprocessors(layer: str, margin: bool
     operator, phase = layer.split("_")
     for tokens in (1024, 8192):
         cases = [LayerOverlap(8, operator, phase, "bulk", num_sm=k) for k in range(1, 33)]
-        found = predict(LLAMA, tokens, cases, H100, sm_margin=margin).backward.e2e[0]
-        knee = int(np.argmin(found))
-        assert np.all(np.diff(found[: knee + 1]) <= found[0] * 1e-12)
-        assert np.all(np.diff(found[knee:]) >= -found[0] * 1e-12)
+        actual = predict(LLAMA, tokens, cases, H100, sm_margin=margin).backward.e2e[0]
+        knee = int(np.argmin(actual))
+        assert np.all(np.diff(actual[: knee + 1]) <= actual[0] * 1e-12)
+        assert np.all(np.diff(actual[knee:]) >= -actual[0] * 1e-12)
 
 
 def test_without_communication_nothing_is_gained() -> None:
@@ -222,9 +227,9 @@ def test_without_communication_nothing_is_gained() -> None:
         LayerOverlap(4, "fc1", "fprop", "ring_exchange"),
         LayerOverlap(4, "fc1", "dgrad", "bulk", 0, 4),
     ):
-        found = times(case, rates)
-        assert sum(one.comm for one in found) == 0.0
-        assert sum(one.e2e for one in found) >= base * (1 - 1e-12)
+        pass_times = times(case, rates)
+        assert sum(pass_time.comm for pass_time in pass_times) == 0.0
+        assert sum(pass_time.e2e for pass_time in pass_times) >= base * (1 - 1e-12)
 
 
 def test_one_rank_has_no_communication() -> None:
@@ -272,11 +277,11 @@ def test_gathered_bytes_have_one_answer(framework: str, precision: str) -> None:
 def test_widths_know_head_size_gate_and_groups() -> None:
     # Qwen3 0.6B: 16 heads of 128 though 1024/16 is 64; 8 of key and value; a gate.
     shapes = load_model("Qwen/Qwen3-0.6B").shapes
-    every = products_of(shapes, 2.0, tokens=512.0)
+    products = products_of(shapes, 2.0, tokens=512.0)
     split = {"qkv": "matmul_n", "proj": "matmul_k", "fc1": "matmul_n", "fc2": "matmul_k"}
-    found = {name: float(every[name, "fprop"][side]) for name, side in split.items()}
-    assert found == {"qkv": (16 + 16) * 128 / 2, "proj": 1024, "fc1": 3072, "fc2": 1536}
-    weights = [float(size) for size in every["fc2", "wgrad"].values()]
+    actual = {name: float(products[name, "fprop"][side]) for name, side in split.items()}
+    assert actual == {"qkv": (16 + 16) * 128 / 2, "proj": 1024, "fc1": 3072, "fc2": 1536}
+    weights = [float(size) for size in products["fc2", "wgrad"].values()]
     assert weights == [1536, 1024, 512]
 
 
@@ -307,7 +312,7 @@ def test_what_overlaps_doesn_t_depend_on_the_library() -> None:
         LayerOverlap(8, "proj", "fprop", "ring_exchange"),
         LayerOverlap(8, "proj", "fprop"),
     ]
-    ours, bare = (predict(LLAMA, 2048, cases, one).forward for one in (whole, H100))
+    ours, bare = (predict(LLAMA, 2048, cases, rates).forward for rates in (whole, H100))
     np.testing.assert_array_equal(ours.gemm[0, :2], bare.gemm[0, :2])
     # Beside a product nothing is sent faster than in turn, so that hiding is all that is gained.
     assert (ours.comm[0, :2] == ours.comm[0, 2]).all()
@@ -406,7 +411,9 @@ def test_a_step_saves_what_the_tuner_says(
     )
     choice = TPOverlapTuner(config).run(write=False).choices[-1]
     bases = choice.baselines.values()
-    assert [sum(one.comm for base in bases for one in base.passes)] * 2 == pytest.approx(whole)
+    assert [
+        sum(pass_index.comm for base in bases for pass_index in base.passes)
+    ] * 2 == pytest.approx(whole)
     tuned = sum(base.e2e - choice.e2e(base.case.operator) for base in bases)
     assert tuned == pytest.approx(saved[0], rel=0.025)
     assert tuned == pytest.approx(saved[1], rel=0.01)

@@ -67,10 +67,10 @@ def test_in_the_model_it_is_the_best_of_all(model: str, margin: bool) -> None:
         for layer in ("qkv_dgrad", "qkv_wgrad", "fc1_dgrad", "fc1_wgrad"):
             operator, phase = layer.split("_")
             cases = [LayerOverlap(size, operator, phase, "bulk", num_sm=k) for k in range(1, 33)]
-            found = predict(shapes, 8192, cases, rates, sm_margin=margin).backward.e2e[0]
-            times = dict(zip(range(1, 33), found.tolist(), strict=True))
+            actual = predict(shapes, 8192, cases, rates, sm_margin=margin).backward.e2e[0]
+            times = dict(zip(range(1, 33), actual.tolist(), strict=True))
             best = best_count(times.__getitem__, 1, 32)
-            assert times[best] <= min(found) * (1 + 1e-9), (model, size, layer)
+            assert times[best] <= min(actual) * (1 + 1e-9), (model, size, layer)
 
 
 def test_noise_doesn_t_lose_what_was_seen() -> None:
@@ -97,14 +97,16 @@ def test_between_the_neighbours_of_the_best() -> None:
 @pytest.mark.thorough_cases("qwen3")
 @pytest.mark.parametrize("model", ["qwen3-0.6b", "llama3-70b"])
 def test_a_tuning_by_bisection_is_a_tuning_of_all(model: str) -> None:
-    found = {}
+    actual = {}
     for search in ("bisection", "all"):
         config = TPOverlapTunerConfig(model, search=search, max_num_sm=32)
-        found[search] = TPOverlapTuner(config).run(write=False)
-    for choice, other in zip(found["bisection"].choices, found["all"].choices, strict=True):
+        actual[search] = TPOverlapTuner(config).run(write=False)
+    for choice, other_choice in zip(
+        actual["bisection"].choices, actual["all"].choices, strict=True
+    ):
         for operator in ("qkv", "fc1"):
-            assert choice.e2e(operator) == pytest.approx(other.e2e(operator), rel=1e-9)
-    assert len(found["bisection"].results) < len(found["all"].results) / 1.5
+            assert choice.e2e(operator) == pytest.approx(other_choice.e2e(operator), rel=1e-9)
+    assert len(actual["bisection"].results) < len(actual["all"].results) / 1.5
 
 
 def test_the_grid_alone_adds_nothing() -> None:
@@ -122,7 +124,7 @@ def test_a_limit_that_binds_is_told() -> None:
         )
         notes[most] = TPOverlapTuner(config).run(write=False).notes
     assert notes[32] == []
-    (answer,) = (one for one in notes[4] if one.startswith("tp4_qkv_wgrad"))
+    (answer,) = (note for note in notes[4] if note.startswith("tp4_qkv_wgrad"))
     assert "--max-num-sm 4 binds" in answer
     assert "µs more" in answer
 
@@ -138,13 +140,15 @@ def test_a_limit_that_binds_a_pipeline_is_told(pipeline: bool | None) -> None:
         note for note in report.notes if note.startswith("tp8_proj_fprop: --max-num-sm 16 binds")
     ]
     assert len(answer) == (pipeline is None)
-    found = re.search(r"with (\d+) multiprocessors would save ([\d.]+) µs more", "".join(answer))
-    if found is None:
+    match = re.search(r"with (\d+) multiprocessors would save ([\d.]+) µs more", "".join(answer))
+    if match is None:
         return
-    wider = replace(config, min_num_sm=int(found[1]), max_num_sm=int(found[1]))
-    (other,) = (one for one in TPOverlapTuner(wider).run(write=False).choices if one.tp_size == 8)
-    saved = choice.layers["proj_fprop"].e2e - other.layers["proj_fprop"].e2e
-    assert 1e6 * saved == pytest.approx(float(found[2]), abs=0.06)
+    wider = replace(config, min_num_sm=int(match[1]), max_num_sm=int(match[1]))
+    (other_choice,) = (
+        one for one in TPOverlapTuner(wider).run(write=False).choices if one.tp_size == 8
+    )
+    saved = choice.layers["proj_fprop"].e2e - other_choice.layers["proj_fprop"].e2e
+    assert 1e6 * saved == pytest.approx(float(match[2]), abs=0.06)
 
 
 def test_what_the_other_method_would_save_is_told() -> None:
@@ -152,13 +156,16 @@ def test_what_the_other_method_would_save_is_told() -> None:
     config = TPOverlapTunerConfig("llama3-70b", max_token_len=2048)
     report = TPOverlapTuner(config).run(write=False)
     times = {result.case.config_id: result.e2e for result in report.results if result.done}
-    found = [candidate for candidate in report.candidates if candidate.other is not None]
-    assert {one.case.layer for one in found} == {"proj_fprop", "fc2_fprop"}
-    for one in found:
-        record = one.record()
-        assert {one.case.method, one.other and one.other.method} == {"ring_exchange", "pipeline"}
+    candidates = [candidate for candidate in report.candidates if candidate.other is not None]
+    assert {finding.case.layer for finding in candidates} == {"proj_fprop", "fc2_fprop"}
+    for finding in candidates:
+        record = finding.record()
+        assert {finding.case.method, finding.other and finding.other.method} == {
+            "ring_exchange",
+            "pipeline",
+        }
         # What the one gains over the other is what their cases' times differ by.
-        gained = times[record["other_config_id"]] - times[one.case.config_id]
-        assert one.saved - one.other_saved == pytest.approx(gained)
-        assert one.saved >= one.other_saved - 1e-3 * times[one.case.config_id]
-        assert f"would save {1e6 * one.other_saved:,.1f} µs" in str(one)
+        gained = times[record["other_config_id"]] - times[finding.case.config_id]
+        assert finding.saved - finding.other_saved == pytest.approx(gained)
+        assert finding.saved >= finding.other_saved - 1e-3 * times[finding.case.config_id]
+        assert f"would save {1e6 * finding.other_saved:,.1f} µs" in str(finding)

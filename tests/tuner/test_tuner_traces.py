@@ -187,11 +187,11 @@ def record(root: Path, cases: Sequence[LayerOverlap], more: str = "") -> None:
             comm = (name, 1200 - hidden, 100, 8, COPY if name == PTOP else {})
         rows = [(NVJET, 1000, 200, 7), comm]
         plain = [(NVJET, 3000, 200, 7), (NCCL, 3200, 100, 8)]
-        own = case.phase == "fprop"
+        mask = case.phase == "fprop"
         trace(
             root / case.run_id / f"rank0{more}.pt.trace.json",
-            rows if own else plain,
-            plain if own else rows,
+            rows if mask else plain,
+            plain if mask else rows,
         )
 
 
@@ -456,8 +456,8 @@ def test_what_has_traces_isn_t_run_again(tmp_path: Path, script: str) -> None:
     ran(tmp_path, script)
     (tmp_path / "run" / "ran.txt").write_text("")
     ran(tmp_path, script, resume=True)
-    again = (tmp_path / "run" / "ran.txt").read_text().split()
-    assert again == ["tp2_fc1_fprop_ring_agg1"]
+    words = (tmp_path / "run" / "ran.txt").read_text().split()
+    assert words == ["tp2_fc1_fprop_ring_agg1"]
 
 
 def run_one(tmp_path: Path, command: str, **more: Any) -> str:

@@ -33,9 +33,9 @@ def only(findings: list[Finding], level: str, severity: str = "error") -> list[t
     examples(__file__, "schema"),
 )
 def test_schema(tmp_path: Path, text: str, line: int, words: str) -> None:
-    (one,) = only(found(tmp_path, text), "schema")
-    assert one[0] == line
-    assert words in one[1]
+    (finding,) = only(found(tmp_path, text), "schema")
+    assert finding[0] == line
+    assert words in finding[1]
 
 
 @pytest.mark.thorough_cases("nested")
@@ -90,13 +90,15 @@ def test_each_layer_with_each_method(tmp_path: Path, layer: str, method: str) ->
     text = f"{layer}:\n  method: {method}\n  num_sm: 2\n  cga_size: 2\n  set_sm_margin: 0\n"
     findings = found(tmp_path, text)
     level = legality(operator, phase, method).level
-    init = [one for one in only(findings, "init") if ".method" in one[1]]
-    runtime = [one for one in only(findings, "runtime") if ".method" in one[1]]
-    other = [one for one in only(findings, "runtime", "warning") if ".method" in one[1]]
-    assert (len(init), len(runtime), len(other)) == dict(
+    init = [finding for finding in only(findings, "init") if ".method" in finding[1]]
+    runtime = [finding for finding in only(findings, "runtime") if ".method" in finding[1]]
+    other_findings = [
+        finding for finding in only(findings, "runtime", "warning") if ".method" in finding[1]
+    ]
+    assert (len(init), len(runtime), len(other_findings)) == dict(
         legal=(0, 0, 0), init_error=(1, 0, 0), run_error=(0, 1, 0), runs_as_other=(0, 0, 1)
     )[level]
-    assert all(line == 2 for line, _ in (*init, *runtime, *other))
+    assert all(line == 2 for line, _ in (*init, *runtime, *other_findings))
 
 
 @pytest.mark.parametrize(("text", "setting", "words"), examples(__file__, "runtime_errors"))
@@ -197,12 +199,12 @@ def test_layers_without_a_key_overlap_all_the_same(tmp_path: Path) -> None:
     notes = only(found(tmp_path, "fc1_fprop: {num_sm: 1}\n"), "flags", "note")
     assert "qkv_fprop" in notes[-1][1]
     assert "proj_wgrad" not in notes[-1][1]
-    every = "".join(
+    text = "".join(
         f"{layer}: {{method: {default_method(layer)}}}\n"
         for layer in LAYERS
         if layer not in {"proj_wgrad", "fc2_wgrad"}
     )
-    assert len(only(found(tmp_path, every), "flags", "note")) == 1
+    assert len(only(found(tmp_path, text), "flags", "note")) == 1
 
 
 def test_the_seed_s_example(tmp_path: Path) -> None:

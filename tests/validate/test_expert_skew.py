@@ -32,15 +32,15 @@ def test_heat_is_the_busiest_rank_s_share_as_public_laws_have_it(rows: list[Row]
             plan |= {"experts": 384.0 if row["model"] == "kimi-k2" else 128.0}
             plan |= {"experts_per_token": 8.0}
         drawn = Evaluation({**plan, "rank_load_imbalance": heat})
-        found = float(drawn["expert_load_imbalance"])
-        assert heat <= found <= max(float(row["expected_p90"]), 1.0), row["row_id"]
+        expert_load_imbalance = float(drawn["expert_load_imbalance"])
+        assert heat <= expert_load_imbalance <= max(float(row["expected_p90"]), 1.0), row["row_id"]
 
 
 def _slower(row: Row) -> float:
     """Return the predicted time of the busiest rank's experts by that with even ones."""
     ep, imbalance = int(row["ep"]), float(row["expected_max_over_mean"])
     names = ["expert_up_forward_time", "expert_down_forward_time"]
-    found = sweeps.sweep(
+    dataset = sweeps.sweep(
         names,
         model=row["model"],
         hardware=row["machine"],
@@ -52,7 +52,7 @@ def _slower(row: Row) -> float:
         micro_batch_size=1,
         expert_load_imbalance=[1.0, imbalance],
     )
-    even, uneven = sum(found[name].values for name in names).tolist()
+    even, uneven = sum(dataset[name].values for name in names).tolist()
     return float(uneven / even)
 
 

@@ -34,14 +34,14 @@ def measured(*kernels: str, gpu: str = "h100", least: int = 0) -> Columns:
 
 
 def constants(gpu: str, kernel: str = "cudnn", framework: str = "torchtitan") -> dict[str, float]:
-    found = training_constants(
+    origins = training_constants(
         load_hardware(MACHINES[gpu]), load_framework(framework), attention_kernel=kernel
     )
-    return {name: origin.value for name, origin in found.items()}
+    return {name: origin.value for name, origin in origins.items()}
 
 
-def errors(predicted: np.ndarray, found: Columns) -> np.ndarray:
-    return predicted / (1e-6 * found["time_us"]) - 1.0
+def errors(predicted: np.ndarray, columns: Columns) -> np.ndarray:
+    return predicted / (1e-6 * columns["time_us"]) - 1.0
 
 
 @pytest.mark.parametrize(("gpu", "mean", "spread"), [("h100", 0.06, 0.09), ("h200", 0.01, 0.07)])
@@ -49,28 +49,32 @@ def test_products_take_what_the_law_of_other_gpus_products_says(
     gpu: str, mean: float, spread: float
 ) -> None:
     """The law is of XLA's table; none of these products was in its fit."""
-    found = measured("matmul_bf16", gpu=gpu)
-    sizes = {"matmul_m": found["rows"], "matmul_n": found["columns"], "matmul_k": found["depth"]}
+    columns = measured("matmul_bf16", gpu=gpu)
+    sizes = {
+        "matmul_m": columns["rows"],
+        "matmul_n": columns["columns"],
+        "matmul_k": columns["depth"],
+    }
     given = {**constants(gpu), **sizes, "matmul_efficiency": 1.0}
     given |= {"matmul_input_bytes": 2.0, "activation_bytes": 2.0}
-    off = errors(derive("matmul_time", given), found)
+    off = errors(derive("matmul_time", given), columns)
     assert len(off) >= 168
     assert abs(off.mean()) < mean
     assert np.abs(off).mean() < spread
 
 
-def attention(found: Columns, given: dict[str, float], kernel: str) -> np.ndarray:
+def attention(columns: Columns, given: dict[str, float], kernel: str) -> np.ndarray:
     """Return the law's times of causal attention of one sequence, forward or backward."""
     plan = {
         **given,
-        "rank_tokens": found["tokens"],
-        "attention_span": found["tokens"],
-        "causal_tiled_span": 0.5 * found["tokens"],
-        "sequence_length": found["tokens"],
-        "heads": found["heads"],
+        "rank_tokens": columns["tokens"],
+        "attention_span": columns["tokens"],
+        "causal_tiled_span": 0.5 * columns["tokens"],
+        "sequence_length": columns["tokens"],
+        "heads": columns["heads"],
         "tp": 1.0,
-        "query_head_size": found["head_size"],
-        "value_head_size": found["value_head_size"],
+        "query_head_size": columns["head_size"],
+        "value_head_size": columns["value_head_size"],
         "indexed_forward_flops": 0.0,
         "attention_layer_fraction": 1.0,
         "mixer_scan_flops": 0.0,
@@ -80,17 +84,17 @@ def attention(found: Columns, given: dict[str, float], kernel: str) -> np.ndarra
     }
     labels = {"attention_kernel": kernel, "mask": "causal"}
     known = Evaluation(plan, labels)
-    both = [known[f"attention_{way}_time"] for way in ("forward", "backward")]
-    return np.where(found["direction"] == "forward", *both)
+    durations = [known[f"attention_{way}_time"] for way in ("forward", "backward")]
+    return np.where(columns["direction"] == "forward", *durations)
 
 
 @pytest.mark.parametrize("kernel", ["cudnn", "flash_2"])
 @pytest.mark.parametrize("gpu", MACHINES)
 def test_attention_of_many_heads(gpu: str, kernel: str) -> None:
     """Of 2,048 tokens and 32 heads on: fewer leave multiprocessors idle, which no law has yet."""
-    found = measured(kernel, gpu=gpu, least=2048)
-    many = found["heads"] >= 32.0
-    off = errors(attention(found, constants(gpu, kernel), kernel), found)[many]
+    columns = measured(kernel, gpu=gpu, least=2048)
+    many = columns["heads"] >= 32.0
+    off = errors(attention(columns, constants(gpu, kernel), kernel), columns)[many]
     assert many.sum() >= 12
     assert abs(off.mean()) < 0.08
     assert np.abs(off).mean() < 0.11
@@ -98,9 +102,9 @@ def test_attention_of_many_heads(gpu: str, kernel: str) -> None:
 
 def test_heads_of_other_sizes_take_their_tiles() -> None:
     """Heads of 80 to 112 take as long as of 128, and one of 64 more than half as long."""
-    found = measured("cudnn", least=4096)
-    one = (found["heads"] == 32.0) & (found["tokens"] == 4096.0)
-    part = {name: column[one] for name, column in found.items()}
+    columns = measured("cudnn", least=4096)
+    mask = (columns["heads"] == 32.0) & (columns["tokens"] == 4096.0)
+    part = {name: column[mask] for name, column in columns.items()}
     predicted = attention(part, constants("h100"), "cudnn")
     for way in ("forward", "backward"):
         of = part["direction"] == way
@@ -136,22 +140,28 @@ def test_copies_of_sharded_weights_and_gradients() -> None:
 
 @pytest.mark.parametrize("how", ["compiled", "eager"])
 def test_a_loss_moves_so_many_bytes_a_logit(how: str) -> None:
-    found = measured(f"loss_{how}")
+    columns = measured(f"loss_{how}")
     given = constants("h100", framework="torchtitan" if how == "compiled" else "torchtitan+eager")
-    moved = given["loss_bytes"] * found["tokens"] * found["vocabulary"]
+    moved = given["loss_bytes"] * columns["tokens"] * columns["vocabulary"]
     rate = given["memory_efficiency"] * given["memory_bandwidth"]
-    assert np.abs(errors(moved / rate, found)).max() < 0.08
+    assert np.abs(errors(moved / rate, columns)).max() < 0.08
 
 
 def test_grouped_products_hide_half_of_the_shorter_time() -> None:
     """Of compute and memory time half the shorter one hides in a grouped kernel, none in others."""
-    found = measured("grouped_mm_bf16")
-    sizes = {"matmul_m": found["rows"], "matmul_n": found["columns"], "matmul_k": found["depth"]}
-    given = {**constants("h100"), **sizes, "matmul_groups": found["groups"]}
+    columns = measured("grouped_mm_bf16")
+    sizes = {
+        "matmul_m": columns["rows"],
+        "matmul_n": columns["columns"],
+        "matmul_k": columns["depth"],
+    }
+    given = {**constants("h100"), **sizes, "matmul_groups": columns["groups"]}
     given |= keyed("matmul_efficiency=1.0 matmul_input_bytes=2.0 activation_bytes=2.0")
     assert given["grouped_exposed_fraction"] == 0.5  # torchtitan's, by these rows
-    grouped = errors(derive("grouped_matmul_time", given), found)
-    apart = errors(derive("grouped_matmul_time", {**given, "grouped_exposed_fraction": 1.0}), found)
+    grouped = errors(derive("grouped_matmul_time", given), columns)
+    apart = errors(
+        derive("grouped_matmul_time", {**given, "grouped_exposed_fraction": 1.0}), columns
+    )
     assert len(grouped) == 21
     assert np.abs(grouped).mean() < 0.08
     assert np.abs(apart).mean() > 0.17
@@ -172,8 +182,8 @@ def test_experts_alone_on_hopper_and_blackwell() -> None:
         hidden, inner, experts, chosen, tokens, ep, time_us = (
             np.array([float(row[name]) for row in some]) for name in names
         )
-        found = training_constants(load_hardware(machine), load_framework("torchtitan"))
-        given = {name: origin.value for name, origin in found.items()}
+        origins = training_constants(load_hardware(machine), load_framework("torchtitan"))
+        given = {name: origin.value for name, origin in origins.items()}
         given |= keyed("matmul_efficiency=1.0 matmul_input_bytes=2.0 activation_bytes=2.0")
         given |= {"matmul_groups": experts / ep, "matmul_m": tokens * chosen / experts}
         up = {**given, "matmul_n": 2.0 * inner, "matmul_k": hidden}

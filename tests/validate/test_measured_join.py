@@ -52,50 +52,50 @@ def ring(ranks: int, message: float) -> float:
 
 
 def test_errors_are_predicted_over_measured() -> None:
-    found = sweeps.run(spec())
-    assert found["time"].dims == found["relative_error"].dims == ("case", "message_bytes")
-    assert found["measured_time"].dims == ("case", "message_bytes")
-    assert list(found["case"].values) == [FOUR, SIX]
-    np.testing.assert_array_equal(found["message_bytes"], [2**10, 2**11, 2**20, 2**26])
+    dataset = sweeps.run(spec())
+    assert dataset["time"].dims == dataset["relative_error"].dims == ("case", "message_bytes")
+    assert dataset["measured_time"].dims == ("case", "message_bytes")
+    assert list(dataset["case"].values) == [FOUR, SIX]
+    np.testing.assert_array_equal(dataset["message_bytes"], [2**10, 2**11, 2**20, 2**26])
     # 40 and 60 us were measured for 1 MiB: their median counts.
     measured = np.array([[12.5, np.nan, 50, 2000], [20, 30, np.nan, np.nan]]) * 1e-6
-    np.testing.assert_allclose(found["measured_time"], measured, rtol=1e-14)
-    predicted = [[ring(n, m) for m in found["message_bytes"].values] for n in (4, 6)]
-    np.testing.assert_allclose(found["time"], predicted, rtol=1e-13)
+    np.testing.assert_allclose(dataset["measured_time"], measured, rtol=1e-14)
+    predicted = [[ring(n, m) for m in dataset["message_bytes"].values] for n in (4, 6)]
+    np.testing.assert_allclose(dataset["time"], predicted, rtol=1e-13)
     errors = np.array(predicted) / measured - 1
-    np.testing.assert_allclose(found["relative_error"], errors, rtol=1e-12)
+    np.testing.assert_allclose(dataset["relative_error"], errors, rtol=1e-12)
     sizes = np.abs(errors)
     middle = [[sizes[0, 0], sizes[0, 2], sizes[0, 3]], [sizes[1, :2].mean(), np.nan, np.nan]]
-    np.testing.assert_allclose(found["median_error"], middle, rtol=1e-12)
-    assert list(found["size_class"].values) == ["small", "medium", "large"]
-    np.testing.assert_array_equal(found["measured_count"], [[1, 1, 1], [2, 0, 0]])
-    signed = found["median_signed_error"].sel(case=SIX, size_class="small")
+    np.testing.assert_allclose(dataset["median_error"], middle, rtol=1e-12)
+    assert list(dataset["size_class"].values) == ["small", "medium", "large"]
+    np.testing.assert_array_equal(dataset["measured_count"], [[1, 1, 1], [2, 0, 0]])
+    signed = dataset["median_signed_error"].sel(case=SIX, size_class="small")
     assert float(signed) == pytest.approx(errors[1, :2].mean())
     assert float(signed) < 0
 
 
 def test_everything_has_its_metadata() -> None:
-    found = sweeps.run(spec())
+    dataset = sweeps.run(spec())
     for name in ("measured_time", "relative_error", "median_error", "measured_count"):
-        assert found[name].attrs["long_name"]
-        assert found[name].attrs["units"]
-    assert found["measured_time"].attrs["references"] == "a log"
-    assert [one.kind for one in read(found["topology"].attrs)] == ["assumed"]
-    assert list(found["table"].values) == ["first", "second"]
+        assert dataset[name].attrs["long_name"]
+        assert dataset[name].attrs["units"]
+    assert dataset["measured_time"].attrs["references"] == "a log"
+    assert [one.kind for one in read(dataset["topology"].attrs)] == ["assumed"]
+    assert list(dataset["table"].values) == ["first", "second"]
 
 
 def test_network_follows_from_ranks_and_nodes() -> None:
     statement = spec(measured={"table": str(DATA)}, constants={**LINKS, "algorithm": "nccl"})
-    found = sweeps.run(statement)
-    topology = dict(zip(found["case"].values, found["topology"].values, strict=True))
+    dataset = sweeps.run(statement)
+    topology = dict(zip(dataset["case"].values, dataset["topology"].values, strict=True))
     assert topology == {FOUR: "switch", NODES: "hierarchical", SIX: "switch"}
     # A ring through every card, which waits for nobody: the latencies of its path, two of its steps
     # between nodes, and the bytes of the slower link.
     for message in (2.0**10, 2.0**26):
         links = (7 / 8 * message / 16 / 100e9, message / 16 / 8 / 20e9)
-        own = found["time"].sel(case=NODES, message_bytes=message)
+        time = dataset["time"].sel(case=NODES, message_bytes=message)
         path = 13 * 1e-6 + 2 * 3e-6
-        assert float(own) == pytest.approx(path + 15 * max(links), rel=1e-12)
+        assert float(time) == pytest.approx(path + 15 * max(links), rel=1e-12)
 
 
 def test_group_with_some_ranks_of_each_node(tmp_path: Path) -> None:
@@ -117,19 +117,19 @@ def test_group_with_some_ranks_of_each_node(tmp_path: Path) -> None:
 
 def test_further_axes_are_kept() -> None:
     statement = spec(constants=LINKS, axes={"algorithm": ["ring", "halving"]})
-    found = sweeps.run(statement)
-    assert set(found["relative_error"].dims) == {"case", "algorithm", "message_bytes"}
-    assert found["measured_time"].dims == ("case", "message_bytes")
-    expected = found["time"] / found["measured_time"] - 1
+    dataset = sweeps.run(statement)
+    assert set(dataset["relative_error"].dims) == {"case", "algorithm", "message_bytes"}
+    assert dataset["measured_time"].dims == ("case", "message_bytes")
+    expected = dataset["time"] / dataset["measured_time"] - 1
     np.testing.assert_allclose(
-        found["relative_error"].transpose(*expected.dims), expected, rtol=1e-12
+        dataset["relative_error"].transpose(*expected.dims), expected, rtol=1e-12
     )
     # Halving isn't defined on six ranks: measured, and nothing predicted.
-    rows = {(row["table"], row["algorithm"]): row for row in error_rows(found)}
+    rows = {(row["table"], row["algorithm"]): row for row in error_rows(dataset)}
     assert rows["second", "halving"]["without_prediction"] == 2
     assert np.isnan(rows["second", "halving"]["median_error"])
     assert rows["second", "ring"]["without_prediction"] == 0
-    assert any("not predicted" in line for line in error_lines(error_rows(found)))
+    assert any("not predicted" in line for line in error_lines(error_rows(dataset)))
 
 
 def test_columns_in_any_order_of_dimensions() -> None:
@@ -168,8 +168,8 @@ def test_too_many_errors_are_refused() -> None:
 
 
 def test_time_is_added_to_the_quantities() -> None:
-    found = sweeps.run(spec(quantities=["steps"]))
-    assert {"steps", "time", "relative_error"} <= set(found.data_vars)
+    dataset = sweeps.run(spec(quantities=["steps"]))
+    assert {"steps", "time", "relative_error"} <= set(dataset.data_vars)
 
 
 def test_file_keeps_it_all(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_file_keeps_it_all(tmp_path: Path) -> None:
     for name in fresh.data_vars:
         np.testing.assert_array_equal(stored[name], fresh[name])
     assert error_rows(stored) == error_rows(fresh)
-    again = recompute(stored)
-    np.testing.assert_array_equal(again["time"], fresh["time"])
+    dataset = recompute(stored)
+    np.testing.assert_array_equal(dataset["time"], fresh["time"])
 
 
 def test_another_table_is_another_result(tmp_path: Path) -> None:
@@ -203,10 +203,10 @@ def test_constants_stand_for_missing_columns(tmp_path: Path) -> None:
     constants = {**LINKS, "algorithm": "ring", "ranks": 4, "hardware": "dgx-h100"}
     constants["collective"] = "all_reduce"
     measured = {"table": str(path), "columns": {"message_bytes": "size"}}
-    found = sweeps.run(spec(constants=constants, measured=measured))
-    assert list(found["case"].values) == ["measured"]
+    dataset = sweeps.run(spec(constants=constants, measured=measured))
+    assert list(dataset["case"].values) == ["measured"]
     errors = [ring(4, 1024) / 10e-6 - 1, ring(4, 65536) / 20e-6 - 1]
-    np.testing.assert_allclose(np.ravel(found["relative_error"]), errors, rtol=1e-12)
+    np.testing.assert_allclose(np.ravel(dataset["relative_error"]), errors, rtol=1e-12)
     del constants["ranks"], constants["collective"]
     result = faults_of(spec(constants=constants, measured=measured))
     assert result.count("neither in the measured table nor in the spec") == 2
@@ -223,13 +223,13 @@ def test_further_columns_of_the_table(tmp_path: Path) -> None:
         constants={"intra_latency": "1 us", "software": "none"},
         measured={"table": str(path), "columns": columns},
     )
-    found = sweeps.run(statement)
-    assert [str(name).split(", ")[3] for name in found["case"].values] == [
+    dataset = sweeps.run(statement)
+    assert [str(name).split(", ")[3] for name in dataset["case"].values] == [
         "algorithm = ring",
         "algorithm = halving",
     ]
     expected = [ring(4, 1024), 4e-6 + 1.5 * 1024 / 50e9]
-    np.testing.assert_allclose(np.ravel(found["time"]), expected, rtol=1e-12)
+    np.testing.assert_allclose(np.ravel(dataset["time"]), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -278,9 +278,9 @@ def test_faults_of_a_case(tmp_path: Path, row: str, result: str) -> None:
 
 
 def test_rows_of_a_dataset_without_measurements() -> None:
-    found = sweeps.sweep("time", topology="ring", ranks=8, message_bytes=[1e6, 1e9])
+    dataset = sweeps.sweep("time", topology="ring", ranks=8, message_bytes=[1e6, 1e9])
     with pytest.raises(InputError, match="a spec with"):
-        error_rows(found)
+        error_rows(dataset)
 
 
 # What is shipped.
@@ -329,19 +329,19 @@ def test_network_between_nodes_is_the_tables(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     constants = {"algorithm": "nccl", "software": "nccl"}
-    found = sweeps.run({"constants": constants, "measured": {"table": str(table)}})
-    own = {"efa": {"fabric": "efa", "inter_bandwidth": "12.5 GB/s"}, "none": {}}
-    for case, (ranks, given) in enumerate(zip((16, 32), own.values(), strict=True)):
+    dataset = sweeps.run({"constants": constants, "measured": {"table": str(table)}})
+    settings = {"efa": {"fabric": "efa", "inter_bandwidth": "12.5 GB/s"}, "none": {}}
+    for case, (ranks, given) in enumerate(zip((16, 32), settings.values(), strict=True)):
         alone = sweeps.sweep(
             ["time"],
             hardware="dgx-h100",
             ranks=ranks,
-            message_bytes=found["message_bytes"].values,
+            message_bytes=dataset["message_bytes"].values,
             topology="hierarchical",
             **constants,
             **given,
         )
-        np.testing.assert_array_equal(found["time"][case], alone["time"])
+        np.testing.assert_array_equal(dataset["time"][case], alone["time"])
 
 
 @pytest.mark.thorough
@@ -349,21 +349,21 @@ def test_shipped_sweep_predicts_every_measurement() -> None:
     path = find_sweep("nccl-measured")
     sweep, text = load_sweep(path)
     job = prepare(sweep, text=text)
-    found = job.dataset()
-    rows = error_rows(found)
+    dataset = job.dataset()
+    rows = error_rows(dataset)
     assert sum(row["points"] for row in rows) > 800
     assert sum(row["without_prediction"] for row in rows) == 0
     # A switch's port can't be faster than its maker says, which long messages show.
-    inside = (found["topology"] == "switch").values
-    large = (found["message_bytes"] >= 2**24).values
-    bare, priced = (found["relative_error"].sel(software=name) for name in ("none", "nccl"))
+    inside = (dataset["topology"] == "switch").values
+    large = (dataset["message_bytes"] >= 2**24).values
+    bare, priced = (dataset["relative_error"].sel(software=name) for name in ("none", "nccl"))
     assert np.nanmax(bare.values[np.ix_(inside, large)]) < 0.02
     # What the library adds makes up most of what links alone leave out.
     assert np.nanmedian(abs(priced)) < 0.15 * np.nanmedian(abs(bare))
     dims, variables = job.shape_of_result()
-    assert set(found.data_vars) == set(variables)
-    assert all(found[name].dims == tuple(variable) for name, variable in variables.items())
+    assert set(dataset.data_vars) == set(variables)
+    assert all(dataset[name].dims == tuple(variable) for name, variable in variables.items())
     figures = check_figures(sweep.figures, dims, variables)
     shown = {case for figure in figures for case in figure["at"]["case"]}
-    assert shown <= set(found["case"].values)
-    assert tomllib.loads(found.attrs["spec"])["measured"]["table"] == "nccl-collectives"
+    assert shown <= set(dataset["case"].values)
+    assert tomllib.loads(dataset.attrs["spec"])["measured"]["table"] == "nccl-collectives"

@@ -31,23 +31,23 @@ def faults_of(path: Path, text: str | bytes, **more: dict[str, str]) -> tuple[st
 @pytest.mark.parametrize(("heading", "unit", "cell", "seconds"), examples(__file__, "times"))
 def test_units_of_time(path: Path, heading: str, unit: str, cell: str, seconds: float) -> None:
     path.write_text(f"{heading},message_bytes\n{cell},1024\n")
-    found = read_table(path, units={"time": unit} if unit else {})
-    assert found.columns["time"].tolist() == [seconds]
+    table = read_table(path, units={"time": unit} if unit else {})
+    assert table.columns["time"].tolist() == [seconds]
 
 
 @pytest.mark.parametrize(("heading", "cell"), examples(__file__, "units_of_size"))
 def test_units_of_size(path: Path, heading: str, cell: str) -> None:
     path.write_text(f"{heading},time_us\n{cell},1\n")
-    found = read_table(path, {"message_bytes": heading})
-    assert found.columns["message_bytes"].tolist() == [65536.0]
+    table = read_table(path, {"message_bytes": heading})
+    assert table.columns["message_bytes"].tolist() == [65536.0]
 
 
 def test_remarks_blank_lines_quotes_and_marks(path: Path) -> None:
     text = f'# a remark\r\n\r\n{HEADINGS},note\r\nall_reduce,dgx-h100,8,1024,10,"one,\ntwo"\r\n'
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    found = read_table(path)
-    assert found.columns["collective"].tolist() == ["all_reduce"]
-    assert "note" not in found.columns
+    table = read_table(path)
+    assert table.columns["collective"].tolist() == ["all_reduce"]
+    assert "note" not in table.columns
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_folder_in_place_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "place"), [(0, 0), (2**18 - 1, 0), (2**18, 1), (2**24 - 1, 1), (2**24, 2), (2**40, 2)]
+    ("size", "number"), [(0, 0), (2**18 - 1, 0), (2**18, 1), (2**24 - 1, 1), (2**24, 2), (2**40, 2)]
 )
-def test_classes_begin_where_they_say(size: float, place: int) -> None:
-    assert class_of(np.array([float(size)])).tolist() == [place]
+def test_classes_begin_where_they_say(size: float, number: int) -> None:
+    assert class_of(np.array([float(size)])).tolist() == [number]
 
 
 numbers = st.one_of(st.floats(-1e3, 1e3), st.just(np.nan))

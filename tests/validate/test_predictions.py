@@ -74,7 +74,7 @@ def test_most_rows_are_predicted() -> None:
     records, skipped = compared()
     assert len(records) > 900
     assert len(skipped) < 60
-    assert all(one.reason for one in skipped)
+    assert all(record.reason for record in skipped)
     assert all(record.predicted > 0.0 for record in records)
 
 
@@ -101,7 +101,11 @@ def test_bands_hold_four_in_five() -> None:
         if record.case.group != SIMULATED and record.within is not None:
             key = (record.case.kind, record.low, record.high)
             found.setdefault(key, []).append(record.within)
-    shares = {key: np.mean(own) for key, own in found.items() if len(own) >= 15}
+    shares = {
+        key: np.mean(errors_of_kind)
+        for key, errors_of_kind in found.items()
+        if len(errors_of_kind) >= 15
+    }
     assert len(shares) >= 8
     wide = {
         (kind, one["low"], one["high"])
@@ -111,15 +115,15 @@ def test_bands_hold_four_in_five() -> None:
     }
     assert {key: share for key, share in shares.items() if share < 0.75} == {}
     # Wider than these rows need: the table says why.
-    assert {key: one for key, one in shares.items() if one > 0.95 and key not in wide} == {}
+    assert {key: share for key, share in shares.items() if share > 0.95 and key not in wide} == {}
 
 
 @pytest.mark.thorough
 def test_every_row_that_is_measured_has_a_class() -> None:
     ends = {
-        (kind, one["low"], one["high"])
+        (kind, record["low"], record["high"])
         for kind in ("step_time", "memory")
-        for one in error_bands()[kind].values()
+        for record in error_bands()[kind].values()
     }
     measured = [record for record in compared()[0] if record.case.is_measured]
     assert {(r.case.kind, r.low, r.high) for r in measured} <= ends
@@ -138,11 +142,11 @@ def test_errors_of_rows_left_out_are_those_of_the_table() -> None:
     """Otherwise: tests/maintenance/fit_constants.py --no-fit --write specs, bands, README again."""
     cases = cases_of_runs(read_runs(find_runs("training")).runs, kinds=("step_time",)).cases
     plan = read_plan()
-    found = fit(taken(cases, plan), plan, rounds=0)
+    fit_result = fit(taken(cases, plan), plan, rounds=0)
     stored = left_out_errors()
-    assert len(stored) == len(found.cases)
-    for index, case in enumerate(found.cases):
-        own = [float(np.expm1(found.left_out[what][index])) for what in ("model", "source")]
+    assert len(stored) == len(fit_result.cases)
+    for index, case in enumerate(fit_result.cases):
+        own = [float(np.expm1(fit_result.left_out[name][index])) for name in ("model", "source")]
         assert stored["step_time", case.source, case.name] == pytest.approx(own, abs=0.003)
 
 
@@ -162,23 +166,23 @@ def test_what_isn_t_known_has_a_reason() -> None:
     fields = {name: getattr(one, name) for name in one.__slots__}
     lacking = Case(**{**fields, "labels": {**one.labels, "precision": "fp8"}})  # A100 hasn't it
     unknown = Case(**{**fields, "labels": {**one.labels, "precision": "int8"}})
-    found = predict([one, lacking, unknown])
-    assert list(found.reasons) == [1, 2]
-    assert "peak_flops" in found.reasons[1]
-    assert "precision = 'int8'" in found.reasons[2]
-    assert not math.isnan(found.values[0])
-    records, skipped = records_of(Cases((one, lacking, unknown)), found)
+    predictions = predict([one, lacking, unknown])
+    assert list(predictions.reasons) == [1, 2]
+    assert "peak_flops" in predictions.reasons[1]
+    assert "precision = 'int8'" in predictions.reasons[2]
+    assert not math.isnan(predictions.values[0])
+    records, skipped = records_of(Cases((one, lacking, unknown)), predictions)
     assert (len(records), len(skipped)) == (1, 2)
 
 
 def test_scores_by_hand() -> None:
     (one, *_) = cases_of_runs(read_runs(find_runs(TABLES[0])).runs[:9]).cases
     records = [Record(one, one.measured * (1 + e), -0.12, 0.12) for e in (-0.1, 0.0, 0.05, 0.25)]
-    found = score(records)
-    assert found.rows == 4
-    assert found.mape == pytest.approx(0.1)
-    assert found.median == pytest.approx(0.075)
-    assert found.p90 == pytest.approx(0.1 + 0.7 * 0.15)
-    assert found.bias == pytest.approx(0.05)
-    assert found.within == 0.75
-    assert math.isnan(found.without_source)
+    actual_score = score(records)
+    assert actual_score.rows == 4
+    assert actual_score.mape == pytest.approx(0.1)
+    assert actual_score.median == pytest.approx(0.075)
+    assert actual_score.p90 == pytest.approx(0.1 + 0.7 * 0.15)
+    assert actual_score.bias == pytest.approx(0.05)
+    assert actual_score.within == 0.75
+    assert math.isnan(actual_score.without_source)

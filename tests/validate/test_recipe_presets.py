@@ -51,5 +51,5 @@ def test_the_guide_has_the_errors_of_recipes_with_and_without_presets(cli: Runne
     table = cli(f"validate outside-fit --source {SOURCE}").out
     all_settings = re.search(rf"{SOURCE} +{len(runs())} +([\d.]+) ", table)
     assert all_settings
-    found = (mean_error(""), min(bridge), max(bridge), float(all_settings[1]), mean_error(OWN))
-    assert tuple(map(int, said.groups())) == tuple(map(round, found))
+    actual = (mean_error(""), min(bridge), max(bridge), float(all_settings[1]), mean_error(OWN))
+    assert tuple(map(int, said.groups())) == tuple(map(round, actual))

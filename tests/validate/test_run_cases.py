@@ -25,15 +25,15 @@ def run(**more: object) -> Run:
 
 
 def case(**more: object) -> Case:
-    found = cases_of_runs([run(**more)])
-    assert not found.skipped, found.skipped
-    return found.cases[0]
+    cases = cases_of_runs([run(**more)])
+    assert not cases.skipped, cases.skipped
+    return cases.cases[0]
 
 
 def reason(**more: object) -> str:
-    found = cases_of_runs([run(**more)])
-    assert not found.cases
-    return found.skipped[0].reason
+    cases = cases_of_runs([run(**more)])
+    assert not cases.cases
+    return cases.skipped[0].reason
 
 
 def test_a_row_that_says_it_all() -> None:
@@ -108,8 +108,8 @@ def test_transfers_that_overlap_tell_interleaving() -> None:
     one = case(**row, overlap="grad-reduce overlap; PP overlap")
     assert (one.labels["schedule"], one.numbers["virtual_pipeline_size"]) == ("interleaved", 20)
     assert "virtual_pipeline_size" in one.assumed
-    for other in ({"overlap": "PP overlap", "pp": 1, "dp": 16}, {"overlap": "tp-comm-overlap"}):
-        assert case(**row | other).labels["schedule"] == "one_f_one_b"
+    for settings in ({"overlap": "PP overlap", "pp": 1, "dp": 16}, {"overlap": "tp-comm-overlap"}):
+        assert case(**row | settings).labels["schedule"] == "one_f_one_b"
 
 
 def test_what_isn_t_said_is_assumed_and_told() -> None:
@@ -183,10 +183,10 @@ def test_rows_that_can_t_be_predicted(more: dict[str, object], result: str) -> N
 
 
 def test_a_row_of_time_and_memory_is_two_cases_unless_a_table_of_memory_has_it() -> None:
-    both = run(row_id="T1", peak_mem_gib=60)
-    found = cases_of_runs([both])
-    assert [one.kind for one in found.cases] == ["step_time", "memory"]
-    assert found.cases[1].measured == 60 * 2.0**30
+    run_case = run(row_id="T1", peak_mem_gib=60)
+    cases = cases_of_runs([run_case])
+    assert [one.kind for one in cases.cases] == ["step_time", "memory"]
+    assert cases.cases[1].measured == 60 * 2.0**30
     linked = run(
         row_id="M1",
         linked_training_row="T1",
@@ -195,8 +195,8 @@ def test_a_row_of_time_and_memory_is_two_cases_unless_a_table_of_memory_has_it()
         unit="GiB",
         step_time_s=None,
     )
-    found = cases_of_runs([both, linked])
-    assert [one.name for one in found.cases] == ["T1", "M1"]
+    cases = cases_of_runs([run_case, linked])
+    assert [one.name for one in cases.cases] == ["T1", "M1"]
     assert not cases_of_runs([linked], kinds=("step_time",)).cases
 
 
@@ -231,9 +231,11 @@ def test_a_count_of_parameters_is_enough_for_states() -> None:
 @pytest.mark.parametrize(("stated", "parallel"), [(None, 1), (0, 0), (1, 1)])
 def test_stated_sequence_parallelism_is_not_assumed(stated: int | None, parallel: int) -> None:
     """A table may state it by the quantity's name, as numbers, instead of words in ``sp``."""
-    one = run(sp=None)
+    run_case = run(sp=None)
     if stated is not None:
-        one = Run(one.line, one.texts, {**one.numbers, "sequence_parallel": float(stated)})
-    found = cases_of_runs([one]).cases[0]
+        run_case = Run(
+            run_case.line, run_case.texts, {**run_case.numbers, "sequence_parallel": float(stated)}
+        )
+    found = cases_of_runs([run_case]).cases[0]
     assert found.numbers["sequence_parallel"] == parallel
     assert ("sequence_parallel" in found.assumed) == (stated is None)

@@ -26,8 +26,8 @@ def test_words_to_numbers(column: str, text: str, expected: dict[str, float]) ->
 
 @pytest.mark.parametrize(("column", "text", "expected"), examples(__file__, "words_to_labels"))
 def test_words_to_labels(column: str, text: str, expected: dict[str, str]) -> None:
-    found = settings(**{column: text}).words
-    assert {name: found.get(name) for name in expected} == expected
+    words = settings(**{column: text}).words
+    assert {name: words.get(name) for name in expected} == expected
 
 
 def test_what_shipped_rules_name_exists() -> None:

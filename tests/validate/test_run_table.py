@@ -76,7 +76,7 @@ def test_a_table_of_recipes_is_one_of_runs(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "actual_text"),
     [
         ("", "is empty"),
         (HEADINGS + "\n", "has no rows"),
@@ -96,10 +96,10 @@ def test_a_table_of_recipes_is_one_of_runs(path: Path) -> None:
         (f"{HEADINGS},kv_heads\n{GOOD},MQA\n", "'MQA': can't be read; a number, or MLA"),
     ],
 )
-def test_faults(path: Path, text: str | bytes, found: str) -> None:
+def test_faults(path: Path, text: str | bytes, actual_text: str) -> None:
     faults = faults_of(path, text)
     assert len(faults) == 1
-    assert found in faults[0]
+    assert actual_text in faults[0]
     assert "\n" not in faults[0]
 
 
@@ -113,7 +113,7 @@ def test_all_faults_at_once_but_not_endlessly(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "text"),
     [
         ("trainig", "did you mean 'training'"),
         ("no/such.csv", "no such file"),
@@ -121,9 +121,9 @@ def test_all_faults_at_once_but_not_endlessly(path: Path) -> None:
         ("pyproject.toml", "isn't a CSV file by its name"),
     ],
 )
-def test_names_that_aren_t(name: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_aren_t(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
-    with pytest.raises(InputError, match=found):
+    with pytest.raises(InputError, match=text):
         find_runs(name)
 
 

@@ -35,33 +35,33 @@ def cli(cli: Runner, tmp_path: Path) -> Runner:
 def test_report_of_shipped_memory(cli: Runner) -> None:
     line = "validate memory --source simumax_b200 --source prime_rl"
     assert cli(line).out.startswith("Memory: 22 runs, 95 % in the band (target 80")
-    done = cli(f"{line} --show rows,rejected,sources,defaults")
-    assert "Memory by class" in done.out
-    assert "Memory by source" in done.out
-    assert "Step time" not in done.out
-    assert "all measured" in done.out
-    assert "fine-tuning" in done.out
-    assert "Unknown settings (rows)" in done.out
-    assert "More: --show" not in done.out
-    output = next(line for line in done.out.splitlines() if line.startswith("  simumax_b200"))
+    runner = cli(f"{line} --show rows,rejected,sources,defaults")
+    assert "Memory by class" in runner.out
+    assert "Memory by source" in runner.out
+    assert "Step time" not in runner.out
+    assert "all measured" in runner.out
+    assert "fine-tuning" in runner.out
+    assert "Unknown settings (rows)" in runner.out
+    assert "More: --show" not in runner.out
+    output = next(line for line in runner.out.splitlines() if line.startswith("  simumax_b200"))
     assert int(output.split()[1]) == 15
 
 
 def test_report_of_an_own_table(cli: Runner) -> None:
-    done = cli("validate own.csv --show rejected")
-    assert "Step time: 2 runs" in done.out
-    assert "Memory: 1 run" in done.out
-    assert "Excluded: 1 row, by reason in --show rejected" in done.out
-    assert "gpu_type 'abacus': not understood (mine)" in done.out
+    runner = cli("validate own.csv --show rejected")
+    assert "Step time: 2 runs" in runner.out
+    assert "Memory: 1 run" in runner.out
+    assert "Excluded: 1 row, by reason in --show rejected" in runner.out
+    assert "gpu_type 'abacus': not understood (mine)" in runner.out
     assert "Memory" not in cli("validate own.csv --kind step-time").out
 
 
 def test_the_bound_is_of_every_class(cli: Runner) -> None:
     for bound, code in (("1%", 1), ("90%", 0)):
-        done = cli(f"validate own.csv --strict --bound {bound}", fine=False)
-        assert done.code == code
+        runner = cli(f"validate own.csv --strict --bound {bound}", fine=False)
+        assert runner.code == code
         start = "FAILED the 1 % bound: " if code else "Within the 90 % bound: "
-        assert any(line.startswith(start) for line in done.out.splitlines())
+        assert any(line.startswith(start) for line in runner.out.splitlines())
 
 
 def test_records(cli: Runner) -> None:
@@ -112,14 +112,14 @@ def test_files(cli: Runner) -> None:
     assert cli("validate own.csv --output rows.csv --overwrite").code == 0
     cli("validate own.csv --output rows.nc")
     assert not verify(Path("rows.nc"))
-    with open_dataset(Path("rows.nc")) as found:
-        assert dict(found.sizes) == {"row": 3}
-        assert found["measured_step_time"].attrs["units"] == "s"
-        assert found["predicted_memory"].attrs["units"] == "byte"
-        np.testing.assert_array_equal(np.isnan(found["measured_memory"]), [True, False, True])
-        error = found["predicted_step_time"] / found["measured_step_time"] - 1
-        np.testing.assert_allclose(found["relative_error"][[0, 2]], error[[0, 2]])
-        assert list(found["source"].values) == ["mine"] * 3
+    with open_dataset(Path("rows.nc")) as dataset:
+        assert dict(dataset.sizes) == {"row": 3}
+        assert dataset["measured_step_time"].attrs["units"] == "s"
+        assert dataset["predicted_memory"].attrs["units"] == "byte"
+        np.testing.assert_array_equal(np.isnan(dataset["measured_memory"]), [True, False, True])
+        error = dataset["predicted_step_time"] / dataset["measured_step_time"] - 1
+        np.testing.assert_allclose(dataset["relative_error"][[0, 2]], error[[0, 2]])
+        assert list(dataset["source"].values) == ["mine"] * 3
     refused = cli("validate own.csv --output rows.txt", fine=False)
     assert refused.code == 2
     assert "FILE.csv or FILE.nc" in refused.err
@@ -137,25 +137,25 @@ def test_figures(cli: Runner) -> None:
 
 @pytest.mark.parametrize(("line", "output"), examples(__file__, "refusals"))
 def test_refusals(cli: Runner, line: str, output: str) -> None:
-    done = cli(line, fine=False)
-    assert done.code == 2
-    assert output in done.err
-    assert "Traceback" not in done.err
+    runner = cli(line, fine=False)
+    assert runner.code == 2
+    assert output in runner.err
+    assert "Traceback" not in runner.err
 
 
 def test_nothing_to_predict(cli: Runner) -> None:
     Path("own.csv").write_text("model,gpu_type,step_time_s\nx,abacus,1\n")
-    done = cli("validate own.csv", fine=False)
-    assert done.code == 2
-    assert "no row can be predicted; 1  gpu_type 'abacus': not understood" in done.err
+    runner = cli("validate own.csv", fine=False)
+    assert runner.code == 2
+    assert "no row can be predicted; 1  gpu_type 'abacus': not understood" in runner.err
 
 
 def test_tables_of_operations(cli: Runner) -> None:
     Path("links.csv").write_text(
         "collective,hardware,ranks,message_bytes,time_us\nall_reduce,dgx-h100,8,1073741824,4300\n"
     )
-    done = cli("validate links.csv")
-    assert "median error" in done.out
+    runner = cli("validate links.csv")
+    assert "median error" in runner.out
     (row,) = cli("validate links.csv --csv").rows
     assert row["points"] == "1"
 
@@ -225,12 +225,12 @@ def test_attention_with_context_parallelism_is_laid_beside_benchmarks(cli: Runne
     assert [len(of) for of in by.values()] == [2, 30, 27, 48]
     assert sum(map(len, by.values())) == len(rows)
     row = by["mixed"][-1]
-    others = [
+    other_ratios = [
         r["measured"] / r["predicted"]
         for r in rows
         if r["group"] == row["group"] and r["class"] != "mixed"
     ]
-    expected = float(np.median(others)) * row["predicted"] / row["measured"] - 1.0
+    expected = float(np.median(other_ratios)) * row["predicted"] / row["measured"] - 1.0
     assert row["left_out_error"] == pytest.approx(expected)
     left = {
         name: [r["left_out_error"] for r in of if r["measured"] > 0.015] for name, of in by.items()
