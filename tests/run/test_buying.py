@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,8 @@ def test_each_machine_has_the_plan_that_a_search_finds(domains: Path) -> None:
 def test_the_answer_says_what_is_the_domain_and_has_dollars(domains: Path) -> None:
     text = "\n".join(answer_lines(domains))
     change = "gb200-nvl72 · gpus per node 64 rather than gb200-nvl72 · gpus per node 8"
-    assert f"domain {change}: -2" in text
+    # As much less as in the test above.
+    assert re.search(rf"domain {re.escape(change)}: -(1[5-9]|2\d|3[0-5]) %", text)
     assert "USD" in text
     assert text.count("dgx-h100 · gpus per node 8") > 3
 
