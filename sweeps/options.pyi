@@ -1230,7 +1230,7 @@ class Step(CommonStep, total=False):
     optimizer_memory: Values
     model_state_memory: Values
     weight_cast_memory: Values
-    whole_cast_memory: Values
+    total_cast_memory: Values
     saved_cast_memory: Values
     zero3_gathered_memory: Values
     unsharded_gradient_memory: Values

@@ -34,7 +34,7 @@ FREED = "logits are freed before layers run backward, activations before the upd
 
 
 @formula(assumes=("the embedding has none",), **CASTS)
-def whole_cast_memory(
+def total_cast_memory(
     cast_weight_bytes, stage_parameters, stage_expert_parameters, embedding_rank_parameters
 ):
     """Memory of the casts of all GEMM weights."""
@@ -46,25 +46,25 @@ def whole_cast_memory(
 def saved_cast_memory(
     cast_weight_bytes,
     recomputed_fraction,
-    whole_cast_memory,
+    total_cast_memory,
     output_rank_parameters,
     layer_rank_parameters,
     layer_rank_expert_parameters,
 ):
     """Memory of weight casts saved for the backward pass."""
     layer = cast_weight_bytes * (layer_rank_parameters + layer_rank_expert_parameters)
-    again = xp.minimum(layer + cast_weight_bytes * output_rank_parameters, whole_cast_memory)
-    return whole_cast_memory - recomputed_fraction * (whole_cast_memory - again)
+    again = xp.minimum(layer + cast_weight_bytes * output_rank_parameters, total_cast_memory)
+    return total_cast_memory - recomputed_fraction * (total_cast_memory - again)
 
 
 @formula(
     assumes=("weights in FSDP are views and not cached, nor are frozen weights",),
     **CASTS,
 )
-def weight_cast_memory(whole_cast_memory, saved_cast_memory, zero_stage, trained_weights):
+def weight_cast_memory(total_cast_memory, saved_cast_memory, zero_stage, trained_weights):
     """Memory of weight casts at the end of the forward pass."""
     cached = (zero_stage < 1.0) & (trained_weights > 0.0)
-    return xp.where(cached, whole_cast_memory, saved_cast_memory)
+    return xp.where(cached, total_cast_memory, saved_cast_memory)
 
 
 # Gradients before a backward pass, and what the update needs beside its states.

@@ -208,7 +208,7 @@ for _way, _first, _last, _repeats in (
         ),
         _expert_exposure,
         assumes=("one chunk is sent ahead", "unchunked where chunks take longer"),
-        lacks={"moe_layer_computing_time": "what is chunked hides behind experts' products alone"},
+        lacks={f"paired_ep_{_way}_time": "what is chunked hides behind experts' products alone"},
         when=CHUNKED_EXPERTS,
         **DEEPEP,
     )

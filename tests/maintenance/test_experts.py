@@ -50,12 +50,10 @@ def cases(path: Path | None = None, *names: str) -> list[Case]:
 def own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Expert]:
     path = tmp_path_factory.mktemp("plans") / "own.csv"
     path.write_text(OWN)
-    actual_comparisons = [
+    found = [
         comparison for comparison in comparisons(cases(path)) if not isinstance(comparison, Skipped)
     ]
-    return {
-        actual_comparison.case.name: actual_comparison for actual_comparison in actual_comparisons
-    }
+    return {one.case.name: one for one in found}
 
 
 def test_shipped_recipes_are_read_whole() -> None:
@@ -65,7 +63,7 @@ def test_shipped_recipes_are_read_whole() -> None:
     assert len(runs) == 292
     assert len(found.cases) + len(found.skipped) == 292
     assert len(found.cases) >= 190
-    result = {skipped_case.reason.split(":")[0] for skipped_case in found.skipped}
+    result = {one.reason.split(":")[0] for one in found.skipped}
     assert result <= {
         "shapes not stated",
         "gpu_type 'VR200-NVL'",
@@ -103,11 +101,11 @@ def test_what_megatron_refuses_is_not_tried() -> None:
     assert "ep_overlap" in case.labels["framework"]
     space = space_of(question(case))
     assert space.choices["recompute"].tolist() == ["none"]
-    match = search(space, keep=10**6)
-    plans = [plan.name for plan in match.best]
+    found = search(space, keep=10**6)
+    plans = [one.name for one in found.best]
     assert len(plans) > 100
     assert not any("1F1B" in plan for plan in plans)
-    assert any("interleaved" in plan for plan in plans)
+    assert any("interleaved" in one for one in plans)
     plain = {**question(case).labels, "framework": "megatron-lm"}
     plain.pop("preset", None)
     free = space_of(replace(question(case), labels=plain))
@@ -115,9 +113,9 @@ def test_what_megatron_refuses_is_not_tried() -> None:
 
 
 @pytest.mark.thorough
-def test_no_plan_that_is_tried_beats_the_best(shipped: dict[str, Expert]) -> None:
-    assert set(shipped) == {"good", "cut", "big", "odd"}
-    good, cut = shipped["good"], shipped["cut"]
+def test_no_plan_that_is_tried_beats_the_best(own: dict[str, Expert]) -> None:
+    assert set(own) == {"good", "cut", "big", "odd"}
+    good, cut = own["good"], own["cut"]
     assert good.ours is not None
     assert good.ours.known["step_time"] == cut.best_time
     assert 0.0 <= good.loss < 0.1 < cut.loss
@@ -126,13 +124,13 @@ def test_no_plan_that_is_tried_beats_the_best(shipped: dict[str, Expert]) -> Non
     assert cut.fits
     assert cut.case.measured == 9.5
     # Tensor parallelism over four ranks is what it pays for.
-    assert any(expert.startswith("TP communication +") for expert in cut.lost)
+    assert any(one.startswith("TP communication +") for one in cut.lost)
     assert any("theirs loses in" in line for line in choice_lines([cut], 0.03, every=True))
 
 
-def test_each_loss_has_its_strongest_reason(shipped: dict[str, Expert]) -> None:
+def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
     lost = ("TP communication +1 s",)
-    good, cut = shipped["good"], replace(shipped["cut"], band=0.0, lost=lost)
+    good, cut = own["good"], replace(own["cut"], band=0.0, lost=lost)
     alone = explained([good, cut])
     assert alone[0].why == ""
     assert alone[1].why.startswith("a term that we lack, or their choice: TP comm")
@@ -197,34 +195,34 @@ def test_uneven_experts_take_more_memory() -> None:
     assert any(line.startswith(text) for line in choice_lines([one], 0.03, every=False))
 
 
-def test_a_plan_that_can_t_be_says_why(shipped: dict[str, Expert]) -> None:
+def test_a_plan_that_can_t_be_says_why(own: dict[str, Expert]) -> None:
     # 70e9 parameters in 16 bits are 141 GB, without their states.
-    big = shipped["big"]
+    big = own["big"]
     assert not big.fits
     assert big.reason == "does not fit"
     assert big.memory > 141e9 > big.capacity
     assert big.theirs is not None
     # Interleaved stages need micro-batches by them: one of 32 sequences isn't two.
-    odd = shipped["odd"]
+    odd = own["odd"]
     assert odd.reason == "micro batches not divisible"
     assert odd.theirs is None
     assert (odd.rank, math.isnan(odd.loss)) == (0, True)
 
 
-def test_summaries_count_what_can_t_be(shipped: dict[str, Expert]) -> None:
-    experts = list(shipped.values())
-    choice = choice_of(experts)
-    assert choice.recipes == 4
+def test_summaries_count_what_can_t_be(own: dict[str, Expert]) -> None:
+    experts = list(own.values())
+    found = choice_of(experts)
+    assert found.recipes == 4
     losses = np.array([expert.loss for expert in experts])
-    assert choice.near == np.count_nonzero(losses <= 0.03) / 4
-    assert choice.fit == sum(expert.fits for expert in experts) / 4 < 1.0
+    assert found.near == np.count_nonzero(losses <= 0.03) / 4
+    assert found.fit == sum(one.fits for one in experts) / 4 < 1.0
     assert falls_short(experts)
-    assert not falls_short([shipped["good"]], bound=1.0)
+    assert not falls_short([own["good"]], bound=1.0)
     result = list(choice_lines(experts, 0.03, every=True))
-    part = shipped["cut"].lost[0].rsplit(" +", maxsplit=1)[0]
+    part = own["cut"].lost[0].rsplit(" +", maxsplit=1)[0]
     (reason,) = (line for line in result if line.startswith(f"  {part} "))
     # One recipe, measured 9.5 s.
-    predicted = 100.0 * (shipped["cut"].step_time / 9.5 - 1.0)
+    predicted = 100.0 * (own["cut"].step_time / 9.5 - 1.0)
     assert reason.split()[-3:] == ["1", f"{predicted:+.1f}", "%"]
     assert result[2].split()[:2] == ["all", "4"]
     assert any("big llama3-70b on 8 dgx-h100" in line and "does not fit" in line for line in result)

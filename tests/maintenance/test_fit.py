@@ -49,25 +49,25 @@ def as_if(cases: list[Case], value: float, folder: Path) -> list[Case]:
     path = folder / "dgx-h100.toml"
     path.write_text(f"{head}[training.matmul_efficiency]{tail}", encoding="utf-8")
     assert load_hardware("dgx-h100", (folder,)).figures[RATE.figure].value == value
-    predictions = predict(cases, (folder,))
-    return [replace(c, measured=float(v)) for c, v in zip(cases, predictions.values, strict=True)]
+    found = predict(cases, (folder,))
+    return [replace(c, measured=float(v)) for c, v in zip(cases, found.values, strict=True)]
 
 
 @pytest.mark.thorough
 def test_a_known_constant_is_found_again(tmp_path: Path) -> None:
     cases = as_if(cases_on("dgx-h100", "bf16")[:20], 0.7, tmp_path)
-    fit_result = fit(cases, FitPlan((RATE,), {}))
-    assert fit_result.values()[0] == pytest.approx(0.7, rel=0.01)
-    assert np.max(np.abs(fit_result.residuals)) < 0.01
-    assert fit_result.spread[0] < 0.1
+    found = fit(cases, FitPlan((RATE,), {}))
+    assert found.values()[0] == pytest.approx(0.7, rel=0.01)
+    assert np.max(np.abs(found.residuals)) < 0.01
+    assert found.spread[0] < 0.1
 
 
 @pytest.mark.thorough
 def test_a_prior_holds_where_rows_are_few(tmp_path: Path) -> None:
     cases = as_if(cases_on("dgx-h100", "bf16")[:20], 0.6, tmp_path)
-    many, fit_result = fit(cases, FitPlan((RATE,), {})), fit(cases[:1], FitPlan((RATE,), {}))
-    assert abs(fit_result.logs[0]) < abs(many.logs[0])
-    assert fit_result.spread[0] > many.spread[0]
+    many, one = fit(cases, FitPlan((RATE,), {})), fit(cases[:1], FitPlan((RATE,), {}))
+    assert abs(one.logs[0]) < abs(many.logs[0])
+    assert one.spread[0] > many.spread[0]
     narrow = replace(RATE, width=1e-4)
     assert fit(cases, FitPlan((narrow,), {})).values()[0] == pytest.approx(0.8, rel=1e-3)
 
@@ -83,11 +83,11 @@ def test_an_outlier_hardly_counts(tmp_path: Path) -> None:
 def test_what_is_left_out_is_worse() -> None:
     cases = cases_on("dgx-h100", "fp8")
     term = replace(RATE, figure="matmul_efficiency_fp8")
-    fit_result = fit(cases, FitPlan((term, HOST), {}))
-    mean = np.mean(np.abs(fit_result.residuals))
-    for name in ("row", "model", "source"):
-        assert np.mean(np.abs(fit_result.left_out[name])) >= mean
-    assert rows_of(fit_result)[0] > 10
+    found = fit(cases, FitPlan((term, HOST), {}))
+    own = np.mean(np.abs(found.residuals))
+    for what in ("row", "model", "source"):
+        assert np.mean(np.abs(found.left_out[what])) >= own
+    assert rows_of(found)[0] > 10
 
 
 @pytest.mark.thorough
@@ -96,13 +96,11 @@ def test_files_are_written(tmp_path: Path) -> None:
     shutil.copytree(shipped("frameworks"), tmp_path / "frameworks")
     cases = as_if(cases_on("dgx-h100", "bf16")[:10], 0.75, tmp_path)
     plain = Term("framework", ("torchtitan",), "hopper", "step_overhead", 1e-3, 0.5)
-    fit_result = fit(cases, FitPlan((RATE, HOST, plain), {}), rounds=2)
-    write_constants(fit_result, tmp_path)
+    found = fit(cases, FitPlan((RATE, HOST, plain), {}), rounds=2)
+    write_constants(found, tmp_path)
     figure = load_hardware(str(tmp_path / "hardware" / "dgx-h100.toml")).figures
-    assert figure["matmul_efficiency_bf16"].value == pytest.approx(fit_result.values()[0], rel=1e-2)
-    assert figure["matmul_efficiency_bf16"].uncertainty == pytest.approx(
-        fit_result.spread[0], rel=0.1
-    )
+    assert figure["matmul_efficiency_bf16"].value == pytest.approx(found.values()[0], rel=1e-2)
+    assert figure["matmul_efficiency_bf16"].uncertainty == pytest.approx(found.spread[0], rel=0.1)
     new = load_framework(str(tmp_path / "frameworks" / "torchtitan.toml"))
     assert new.on("hopper")["step_overhead"].value == pytest.approx(1e-3)
     assert new.on("hopper")["step_overhead"].kind == "assumed"
@@ -115,9 +113,9 @@ def test_what_hardly_moves_is_not_written(tmp_path: Path) -> None:
     shutil.copytree(shipped("frameworks"), tmp_path / "frameworks")
     before = (tmp_path / "hardware" / "dgx-h100.toml").read_text(encoding="utf-8")
     share = load_hardware("dgx-h100").figures["matmul_efficiency_bf16"].value
-    fit_result = fit(cases_on("dgx-h100", "bf16")[:5], FitPlan((RATE,), {}), rounds=0)
-    assert fit_result.values()[0] == pytest.approx(share)
-    assert not write_constants(fit_result, tmp_path)
+    found = fit(cases_on("dgx-h100", "bf16")[:5], FitPlan((RATE,), {}), rounds=0)
+    assert found.values()[0] == pytest.approx(share)
+    assert not write_constants(found, tmp_path)
     assert (tmp_path / "hardware" / "dgx-h100.toml").read_text(encoding="utf-8") == before
 
 
@@ -145,20 +143,20 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own.csv"
 
 
-def test_the_command_tells_constants(residual: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command([residual, "--no-fit", "--json"], standalone_mode=False)
+def test_the_command_tells_constants(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command([own, "--no-fit", "--json"], standalone_mode=False)
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == len(read_plan().terms)
     assert all(row["value"] > 0.0 for row in rows)
     assert sum(row["rows"] for row in rows) >= 6
-    command([residual, "--no-fit"], standalone_mode=False)
+    command([own, "--no-fit"], standalone_mode=False)
     assert "constants fitted to 6 measured steps" in capsys.readouterr().out
 
 
-def test_the_command_writes(residual: str) -> None:
+def test_the_command_writes(own: str) -> None:
     for folder in ("hardware", "frameworks", "measured"):
         shutil.copytree(shipped(folder), Path("specs", folder))
-    command([residual, "--no-fit", "--write", "specs"], standalone_mode=False)
+    command([own, "--no-fit", "--write", "specs"], standalone_mode=False)
     table = Path("specs/measured/left-out.csv").read_text(encoding="utf-8").splitlines()
     assert len(table) == 3 + 6
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from overhead.collectives.algorithm import STATEMENTS
@@ -106,7 +106,10 @@ def test_an_expression_gives_what_the_function_gives(data: st.DataObject) -> Non
         for name in NAMES
     }
     with np.errstate(all="ignore"):
-        computed = function(*values.values())
+        try:
+            computed = function(*values.values())
+        except ZeroDivisionError:  # Of two numbers that aren't inputs
+            reject()
         value = evaluate(written(function, *NAMES), values)
     if np.isfinite(computed).all():
         np.testing.assert_allclose(value, computed, rtol=1e-9, atol=1e-9)

@@ -165,10 +165,10 @@ def test_what_follows_from_a_step_s_time_gets_worse_with_it() -> None:
     from overhead.formula import REGISTRY
 
     for name in OF_TIME:
-        (one,) = (formula for formula in REGISTRY.values() if formula.returns == name)
-        values = dict.fromkeys(one.inputs, 3.0)
+        (formula,) = (each for each in REGISTRY.values() if each.returns == name)
+        values = dict.fromkeys(formula.inputs, 3.0)
         slower = {**values, **{n: v for n, v in SLOWER.items() if n in values}}
-        low, high = (one.kernel(**own) for own in (values, slower))
+        low, high = (formula.kernel(*given.values()) for given in (values, slower))
         assert high > low if name.startswith("cost") else high < low
 
 
