@@ -192,6 +192,7 @@ class Traced(Recorded):
         handlers: dict[Any, Any] = {
             np.where: self._where,
             np.any: lambda _: True,
+            np.all: lambda _: False,  # What stops once all have arrived goes on
             np.round: np.rint,
         }
         handler = handlers.get(function) or FUNCTIONS.get(function)
