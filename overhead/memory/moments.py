@@ -7,26 +7,24 @@ that are freed stay with the stream and the size they were cut for, so that each
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.formula import formula
+from overhead.formula import cited, formula
 from overhead.memory.stage import CANDIDATES
 from overhead.model.order import of_stage
 
-GRADIENTS: dict[str, Any] = {
-    "source": "pytorch",
-    "where": "torch/optim/optimizer.py, zero_grad: gradients are freed, and made in the backward",
-}
-CASTS: dict[str, Any] = {
-    "source": "pytorch",
-    "where": "aten/src/ATen/autocast_mode.cpp @008ec6b184, cached_cast: of trained leaves",
-}
-ALLOCATOR: dict[str, Any] = {
-    "source": "pytorch",
-    "where": "c10/cuda/CUDACachingAllocator.cpp: free blocks serve the stream they are of;"
+GRADIENTS = cited(
+    "pytorch",
+    "torch/optim/optimizer.py, zero_grad: gradients are freed, and made in the backward",
+)
+CASTS = cited(
+    "pytorch",
+    "aten/src/ATen/autocast_mode.cpp @008ec6b184, cached_cast: of trained leaves",
+)
+ALLOCATOR = cited(
+    "pytorch",
+    "c10/cuda/CUDACachingAllocator.cpp: free blocks serve the stream they are of;"
     " torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py @010ae4a895: separate streams",
-}
+)
 FREED = "logits are freed before layers run backward, activations before the update"
 
 

@@ -217,11 +217,11 @@ PAIRS: dict[str, Any] = {
 }
 
 
-WARMUP: dict[str, Any] = {
-    "source": "megatron",
-    "where": "megatron/core/pipeline_parallel/schedules.py, get_pp_rank_microbatches: one warm-up"
+WARMUP = cited(
+    "megatron",
+    "megatron/core/pipeline_parallel/schedules.py, get_pp_rank_microbatches: one warm-up"
     " more with overlap_moe_expert_parallel_comm",
-}
+)
 
 
 @formula(assumes=("passes of warm-up and cool-down run alone",), **WARMUP)

@@ -25,17 +25,17 @@ GATES = SEEN | BULK
 NOISE = 1.6
 
 
-def aim_of(text: str) -> float:
+def aim_of(name: str) -> float:
     """Return what a ratio aims at."""
-    return float(GATES[text]["aim"])
+    return float(GATES[name]["aim"])
 
 
-def limit_of(text: str) -> float:
+def limit_of(name: str) -> float:
     """Return up to what a ratio passes; infinite where it is no gate."""
-    if text not in GATES:
+    if name not in GATES:
         return float("inf")
-    row = GATES[text]
-    return float(row.get("noise", NOISE)) * max(aim_of(text), float(row["seen"]))
+    row = GATES[name]
+    return float(row.get("noise", NOISE)) * max(aim_of(name), float(row["seen"]))
 
 
 def best_of(rounds: int, *works: Callable[[], object]) -> list[float]:
@@ -49,7 +49,7 @@ def best_of(rounds: int, *works: Callable[[], object]) -> list[float]:
     return best
 
 
-def raw_file(path: Path, values: NDArray[np.float32], times: int) -> Callable[[], None]:
+def raw_file(path: Path, values: NDArray[np.float64], times: int) -> Callable[[], None]:
     """Return the work of writing values several times to a file as they are."""
 
     def work() -> None:
@@ -68,10 +68,10 @@ def ratio() -> Iterator[Callable[[str, float, float, str], None]]:
     """Record a measured ratio, the one aimed at, and a note; fail over what passes."""
     lines: list[str] = []
 
-    def record(text: str, measured: float, aim: float, note: str = "") -> None:
-        RATIOS.append((text, measured, aim, note))
-        if measured > limit_of(text):
-            lines.append(f"{text}: {measured:.3g}, at most {limit_of(text):.3g} pass")
+    def record(name: str, measured: float, aim: float, note: str = "") -> None:
+        RATIOS.append((name, measured, aim, note))
+        if measured > limit_of(name):
+            lines.append(f"{name}: {measured:.3g}, at most {limit_of(name):.3g} pass")
 
     yield record
     if lines:
@@ -84,5 +84,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         return
     terminalreporter.section("ratios")
     width = max(len(row[0]) for row in RATIOS)
-    for title, measured, aim, note in RATIOS:
-        terminalreporter.write_line(f"{title.ljust(width)}  {measured:9.3g}  aim {aim:g}  {note}")
+    for name, measured, aim, note in RATIOS:
+        terminalreporter.write_line(f"{name.ljust(width)}  {measured:9.3g}  aim {aim:g}  {note}")

@@ -59,7 +59,7 @@ def seconds(work: Work) -> float:
 
 def compare(
     ratio: Ratio,
-    text: str,
+    name: str,
     work: Work,
     other_work: Work = usual,
     *,
@@ -76,10 +76,10 @@ def compare(
             continue
         among = median if len(each) == pairs else min
         spent, bare = (among(one) for one in zip(*each, strict=True))
-        if scale * spent / bare <= limit_of(text) or len(each) >= pairs + AGAIN:
+        if scale * spent / bare <= limit_of(name) or len(each) >= pairs + AGAIN:
             break
         note = f", the best of {len(each) + 1} pairs"
-    ratio(text, scale * spent / bare, aim_of(text), f"{spent:.3g} s of CPU{note}")
+    ratio(name, scale * spent / bare, aim_of(name), f"{spent:.3g} s of CPU{note}")
 
 
 def alone(script: str, *arguments: str) -> Work:
@@ -91,9 +91,9 @@ def alone(script: str, *arguments: str) -> Work:
 def test_a_kernel(ratio: Ratio) -> None:
     plan = Program(grid(10, 1000, 10, 100), CONSTANTS, LABELS, ["time"])
     out = np.ones(plan.grid.shape)
-    text = "all_reduce on a ring, 10^7 cells, by a fill"
+    name = "all_reduce on a ring, 10^7 cells, by a fill"
     plan.fill({"time": out})
-    compare(ratio, text, lambda: plan.fill({"time": out}), lambda: out.fill(2.0), pairs=7)
+    compare(ratio, name, lambda: plan.fill({"time": out}), lambda: out.fill(2.0), pairs=7)
 
 
 def test_the_best_of_algorithms(ratio: Ratio) -> None:
@@ -119,15 +119,15 @@ def test_the_best_of_algorithms(ratio: Ratio) -> None:
         for _ in range(count):
             out.fill(2.0)
 
-    text = f"best of {count} algorithms, by {count} fills"
-    compare(ratio, text, lambda: plan.fill({"time": out}), fills, pairs=5)
+    name = f"best of {count} algorithms, by {count} fills"
+    compare(ratio, name, lambda: plan.fill({"time": out}), fills, pairs=5)
 
 
 def test_a_file(ratio: Ratio, tmp_path: Path) -> None:
     axes = {"ranks": "2:101:lin100", "message_bytes": "1e3:1e10:log1000"}
     axes |= {"latency": "1e-6:1e-5:lin10", "bandwidth": "1e9:1e12:log100"}
     job = prepare({"quantities": ["time"], "axes": axes, "constants": {"algorithm": "ring"}})
-    plain = raw_file(tmp_path / "raw", np.ones(10**7, dtype=np.float32), 10)
+    plain = raw_file(tmp_path / "raw", np.ones(10**7), 10)
 
     def work() -> None:
         write_sweep(job, tmp_path / "x.nc", Means())
@@ -137,8 +137,8 @@ def test_a_file(ratio: Ratio, tmp_path: Path) -> None:
 
 
 def test_a_trillion_points(ratio: Ratio) -> None:
-    text = "10^12 points, least and first ten: seconds"
-    compare(ratio, text, alone(TRILLION, "few"), pairs=1, scale=0.1)
+    name = "10^12 points, least and first ten: seconds"
+    compare(ratio, name, alone(TRILLION, "few"), pairs=1, scale=0.1)
 
 
 def test_plans_by_part(ratio: Ratio) -> None:
@@ -149,26 +149,26 @@ def test_plans_by_part(ratio: Ratio) -> None:
         for _ in job.program.blocks():
             pass
 
-    text = "10^7 plans, each by part: seconds"
-    compare(ratio, text, work, pairs=2, scale=0.1 * 1e7 / job.program.grid.cells)
+    name = "10^7 plans, each by part: seconds"
+    compare(ratio, name, work, pairs=2, scale=0.1 * 1e7 / job.program.grid.cells)
 
 
 def test_the_whole_space(ratio: Ratio) -> None:
-    text = "GPT-3 175B on 512 GPUs, 2.3 x 10^7 plans: seconds"
-    compare(ratio, text, alone(SEARCH, "4"), pairs=2, scale=0.1)
+    name = "GPT-3 175B on 512 GPUs, 2.3 x 10^7 plans: seconds"
+    compare(ratio, name, alone(SEARCH, "4"), pairs=2, scale=0.1)
 
 
 def test_one_step(ratio: Ratio) -> None:
     model = sweeps.prepare(QUANTITIES, **GIVEN)
     model(**PLAN)
-    text = "a step by a prepared function: ms"
-    compare(ratio, text, lambda: [model(**PLAN) for _ in range(200)], scale=0.1 / 200 * 1e3)
+    name = "a step by a prepared function: ms"
+    compare(ratio, name, lambda: [model(**PLAN) for _ in range(200)], scale=0.1 / 200 * 1e3)
     asked = {**GIVEN, **PLAN}
     for _ in range(BEFORE):
         sweeps.sweep(QUANTITIES, **asked)
-    text = "a step by sweeps.sweep: ms"
+    name = "a step by sweeps.sweep: ms"
     compare(
-        ratio, text, lambda: [sweeps.sweep(QUANTITIES, **asked) for _ in range(5)], scale=0.1 / 5e-3
+        ratio, name, lambda: [sweeps.sweep(QUANTITIES, **asked) for _ in range(5)], scale=0.1 / 5e-3
     )
 
 
@@ -179,7 +179,7 @@ CONFIGURATION = {
 NETWORKS = ["hierarchical", "switch", "torus", "mesh", "ring"]
 
 
-def each_set(ratio: Ratio, what: str, axes: dict[str, list[str]]) -> None:
+def each_set(ratio: Ratio, name: str, axes: dict[str, list[str]]) -> None:
     """Compare what a step takes by each set of labels, after it was asked for once."""
     statement = {"quantities": ["step_time"], "axes": axes, "constants": CONFIGURATION}
 
@@ -191,7 +191,7 @@ def each_set(ratio: Ratio, what: str, axes: dict[str, list[str]]) -> None:
             prepare(statement).program.evaluate()
 
     work()
-    compare(ratio, what, work, pairs=2, scale=0.1 / (times * count) * 1e3)
+    compare(ratio, name, work, pairs=2, scale=0.1 / (times * count) * 1e3)
 
 
 def test_a_thousand_sets_of_labels(ratio: Ratio) -> None:
@@ -234,8 +234,8 @@ def trace() -> Iterator[Path]:
 
 def test_a_trace(ratio: Ratio, trace: Path) -> None:
     text = trace.read_bytes()
-    what = "traces of A100s, by json.loads"
-    compare(ratio, what, lambda: read_trace(trace), lambda: json.loads(text))
+    name = "traces of A100s, by json.loads"
+    compare(ratio, name, lambda: read_trace(trace), lambda: json.loads(text))
 
 
 def test_each_row_is_measured() -> None:

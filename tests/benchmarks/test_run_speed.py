@@ -74,7 +74,7 @@ def best_of(rounds: int, *works: Callable[[], object]) -> list[tuple[float, floa
 
 def test_a_file(ratio: Ratio, tmp_path: Path) -> None:
     job = ring(1000, quantities=["time"])
-    raw = np.ones(1 << 24, dtype=np.float32)
+    raw = np.ones(1 << 24, dtype=np.float64)
     plain = raw_file(tmp_path / "raw", raw, 10**9 // raw.size)
 
     def work() -> None:
@@ -83,7 +83,7 @@ def test_a_file(ratio: Ratio, tmp_path: Path) -> None:
 
     (bare, bare_cpu), (spent, spent_cpu) = best_of(2, plain, work)
     note = f"{spent:.1f} s; of CPU time {spent_cpu / bare_cpu:.2g}"
-    ratio("10^9 float32 cells to a file by raw bytes", spent / bare, 5.0, note)
+    ratio("10^9 cells to a file by raw bytes", spent / bare, 5.0, note)
 
 
 def in_blocks(job: Job, path: Path, cut: Cut, pool: Pool) -> Callable[[], None]:
