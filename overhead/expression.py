@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -120,3 +120,12 @@ def _value(node: ast.expr, values: Mapping[str, Any], functions: Mapping[str, An
             return functions[name](*(_value(arg, values, functions) for arg in args))
     message = f"cannot evaluate {ast.unparse(node)}"
     raise ValueError(message)
+
+
+def compiled(expression: str, names: Iterable[str]) -> Callable[..., Any]:
+    """Return an expression as a function of quantities by their names."""
+    parse(expression)
+    function: Callable[..., Any] = eval(  # noqa: S307 (of what `parse` lets pass)
+        f"lambda {', '.join(names)}: {expression}", {"__builtins__": {}, **FUNCTIONS}
+    )
+    return function

@@ -20,7 +20,6 @@ KNOWN: dict[str, Any] = {"when": {**ALL["when"], "shapes": "known"}}
 ZB_V = {"schedule": FOLDED[0]}
 V_HALF = {"schedule": FOLDED[1]}
 V_MIN = {"schedule": FOLDED[2]}
-DUAL_V = {"schedule": PAIRED[1]}
 SPLIT = cited("qi2023", "section 6; the form by simulation")
 PATTERN = cited("qi2024", V_PATTERN)
 STEADY_ENDS = (EVEN, STEADY, AT_LEAST_PP)
@@ -88,32 +87,6 @@ def v_min_bubble_time(
     return xp.where(pp > 1.0, ends + (num_micro_batches - 1.0) * waits, 0.0)
 
 
-@formula(
-    returns="balanced_bubble_time",
-    source="dualpipe",
-    where="README, table of bubbles; a rank's two chunks are each half of a stage",
-    assumes=(EVEN, "at least 2*pp micro-batches"),
-    when=DUAL_V,
-)
-def dual_pipe_v_bubble_time(
-    pp, stage_overlapped_time, stage_backward_time, stage_weight_time, stage_forward_time
-):
-    """Bubble of DualPipeV: that of DualPipe on twice as many ranks with chunks half as long."""
-    ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
-    single = stage_forward_time + stage_backward_time - stage_overlapped_time
-    return xp.maximum((pp - 1.0) * ends, xp.maximum(single, 0.0)) / 2.0
-
-
-@formula(returns="busy_time", source="dualpipe", where="dualpipev.py, step", when=DUAL_V)
-def dual_pipe_v_busy_time(
-    num_micro_batches, stage_forward_time, stage_backward_time, pp, stage_overlapped_time
-):
-    """Compute time of the first rank: single passes, and overlapped pairs."""
-    pairs = xp.maximum(num_micro_batches + 0.5 - 1.5 * pp, 0.0)
-    both = stage_forward_time + stage_backward_time
-    return num_micro_batches * both + pairs * (stage_overlapped_time - both)
-
-
 # What transfers add: micro-batches cross all boundaries twice in each direction.
 
 
@@ -143,17 +116,6 @@ def v_min_p2p_time(
     crossing = (pp - 1.0) / xp.maximum(pp, 1.0) * p2p_time
     later = _min_excess(*parts, crossing) - _min_excess(*parts, 0.0)
     return (num_micro_batches - 1.0) * later + 4.0 * p2p_time * (pp - 1.0)
-
-
-@derived(
-    returns="exposed_pp_time",
-    assumes=(EVEN, SHORT, "at least 2*pp micro-batches"),
-    when=DUAL_V,
-)
-def dual_pipe_v_p2p_time(p2p_time, pp, num_micro_batches):
-    """Exposed PP communication, DualPipeV: at most as DualPipe on twice the ranks."""
-    several = p2p_time * (2.0 * pp - 1.0) * (num_micro_batches / pp + 2.0)
-    return xp.where(pp > 1.0, several, 0.0 * p2p_time)
 
 
 # What both ends of the model add, which are in one rank.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from overhead.arrays import xp
 from overhead.formula import declare, derived, formula
 from overhead.interleaved import interleaved_time
-from overhead.labels import UNEVEN_SCHEDULES
+from overhead.labels import PAIRED, UNEVEN_SCHEDULES
 from overhead.model.order import NUMBERS, ORDERED
 from overhead.quantity import Array
 
@@ -31,7 +31,7 @@ H1 = {"schedule": "zero_bubble_h1"}
 H2 = {"schedule": "zero_bubble_h2"}
 # Each device updates its weights when it is done, and a check comes afterwards.
 STAGGERED = {**H2, "optimizer": "staggered"}
-DUAL = {"schedule": "dual_pipe"}
+PAIRS = {"schedule": "|".join(PAIRED)}
 FORWARD = {"schedule": "forward_only"}
 UNEVEN = {"stages": "uneven"}
 PARTED = {**UNEVEN, "schedule": "|".join(UNEVEN_SCHEDULES)}
@@ -138,10 +138,15 @@ def staggered_zero_bubble_h2_p2p_time(
     return 2.0 * p2p_time * (pp - 1.0) + beyond
 
 
-@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_DUAL), when=DUAL)
-def dual_pipe_p2p_time(p2p_time, pp, num_micro_batches):
-    """Exposed PP communication, DualPipe: at most nearly one transfer per micro-batch."""
-    return p2p_time * (pp - 1.0) * (num_micro_batches / pp + 2.0)
+# DualPipeV is half of a DualPipe on twice as many ranks: its chunks are half as long, and a rank
+# holds the weights of one stage instead of two (`weight_copies`).
+
+
+@derived(returns="exposed_pp_time", assumes=(EVEN, ASYNCHRONOUS, AT_LEAST_DUAL), when=PAIRS)
+def dual_pipe_p2p_time(p2p_time, pp, weight_copies, num_micro_batches):
+    """Exposed PP communication, DualPipe and DualPipeV: at most nearly one transfer per chunk."""
+    several = p2p_time * (2.0 / weight_copies * pp - 1.0) * (num_micro_batches / pp + 2.0)
+    return xp.where(pp > 1.0, several, 0.0 * p2p_time)
 
 
 # A device between the ends waits less where these have less to do.
@@ -175,13 +180,18 @@ def busy_time(num_micro_batches, stage_forward_time, has_backward, stage_backwar
     returns="busy_time",
     source="deepseekv3",
     where="section 3.2.1, figure 5: the overlapped cells of the first rank",
-    when=DUAL,
+    when=PAIRS,
 )
 def dual_pipe_busy_time(
-    num_micro_batches, stage_forward_time, stage_backward_time, pp, stage_overlapped_time
+    num_micro_batches,
+    stage_forward_time,
+    stage_backward_time,
+    weight_copies,
+    pp,
+    stage_overlapped_time,
 ):
     """Compute time of the first rank: single passes, and overlapped pairs."""
-    pairs = xp.maximum(num_micro_batches + 1.0 - 1.5 * pp, 0.0)
+    pairs = xp.maximum(num_micro_batches + 0.5 * weight_copies - 1.5 * pp, 0.0)
     both = stage_forward_time + stage_backward_time
     return num_micro_batches * both + pairs * (stage_overlapped_time - both)
 
@@ -267,18 +277,24 @@ def staggered_zero_bubble_h2_bubble_time(
 
 @formula(
     returns="balanced_bubble_time",
-    source="deepseekv3",
-    where="section 3.2.1, table 2; at least the pair that the middle ranks don't overlap",
+    source="dualpipe",
+    where="README, table of bubbles, and deepseekv3, section 3.2.1; at least the pair that the"
+    " middle ranks don't overlap",
     assumes=(EVEN, AT_LEAST_DUAL),
-    when=DUAL,
+    when=PAIRS,
 )
 def dual_pipe_bubble_time(
-    pp, stage_overlapped_time, stage_backward_time, stage_weight_time, stage_forward_time
+    pp,
+    weight_copies,
+    stage_overlapped_time,
+    stage_backward_time,
+    stage_weight_time,
+    stage_forward_time,
 ):
-    """DualPipe bubble: up to 4 % of the pipeline time above simulation."""
+    """Bubble of DualPipe and DualPipeV: up to 4 % of the pipeline time above simulation."""
     ends = stage_overlapped_time + stage_backward_time - 3.0 * stage_weight_time
     single = stage_forward_time + stage_backward_time - stage_overlapped_time
-    return xp.maximum((pp / 2.0 - 1.0) * ends, xp.maximum(single, 0.0))
+    return xp.maximum((pp - weight_copies) * ends, weight_copies * xp.maximum(single, 0.0)) / 2.0
 
 
 def _own_chunks(
@@ -407,11 +423,11 @@ def interleaved_in_flight(num_micro_batches, virtual_pipeline_size, pp, stage):
     return xp.where(stage < pp, xp.minimum(num_micro_batches, ahead), 0.0)
 
 
-def _at_most(most: Callable[[Array], Array]) -> Callable[..., Array]:
+def _at_most(most: Callable[..., Array]) -> Callable[..., Array]:
     """Return what counts the micro-batches in flight where every stage has as many at most."""
 
-    def kernel(num_micro_batches, stage, pp):
-        return xp.where(stage < pp, xp.minimum(num_micro_batches, most(pp)), 0.0)
+    def kernel(num_micro_batches, stage, pp, *copies):
+        return xp.where(stage < pp, xp.minimum(num_micro_batches, most(pp, *copies)), 0.0)
 
     return kernel
 
@@ -419,8 +435,7 @@ def _at_most(most: Callable[[Array], Array]) -> Callable[..., Array]:
 TABLE_2 = "section 2.3, table 2"
 STEADY = "each rank keeps its steady order while the pipeline fills and drains"
 PATTERN = "section 3.3 and appendix; the form by simulation"
-V_TABLE = "README, table of memory: 2*pp + 1 chunks"
-BOTH_WAYS = "a device holds the weights of two stages"
+BOTH_WAYS = "in DualPipe a device holds the weights of two stages"
 # By schedule the most that a stage has, in whole stages' worth, of both directions or chunks.
 for _name, _when, _most, _source, _where, _assumes in (
     (
@@ -434,19 +449,11 @@ for _name, _when, _most, _source, _where, _assumes in (
     ("zero_bubble_h2_in_flight", H2, lambda pp: 2.0 * pp - 1.0, "qi2023", TABLE_2, ()),
     (
         "dual_pipe_in_flight",
-        DUAL,
-        lambda pp: pp + 1.0,
+        PAIRS,
+        lambda pp, copies: pp + 0.5 * copies,
         "deepseekv3",
-        "section 3.2.1, table 2",
+        "section 3.2.1, table 2; DualPipeV: README, table of memory, 2*pp + 1 chunks",
         (BOTH_WAYS,),
-    ),
-    (
-        "dual_pipe_v_in_flight",
-        {"schedule": "dual_pipe_v"},
-        lambda pp: pp + 0.5,
-        "dualpipe",
-        V_TABLE,
-        (),
     ),
     (
         "v_half_in_flight",
@@ -467,7 +474,7 @@ for _name, _when, _most, _source, _where, _assumes in (
 ):
     declare(
         "in_flight_micro_batches",
-        ("num_micro_batches", "stage", "pp"),
+        ("num_micro_batches", "stage", "pp", *(("weight_copies",) if _when is PAIRS else ())),
         _at_most(_most),
         name=_name,
         source=_source,

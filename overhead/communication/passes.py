@@ -75,10 +75,11 @@ for _returns in ("recomputed_gathers", "recomputed_reductions"):
         "the mean of all layers, of which a separate MoE layer is one",
         "in an MoE layer shared experts come last; without them the mixer's reduction is needed",
     ),
-    when={"recompute": "full|full_early_stop"},
+    when={"recompute": "full|full_early_stop|uniform|block"},
     **REPEATED,
 )
 def stopped_reductions(
+    recomputed_fraction,
     stops_early,
     dense_layer_blocks,
     dense_mlp_layers,
@@ -89,7 +90,8 @@ def stopped_reductions(
     """Recomputed fraction of TP reductions: all, or all except the last of each layer."""
     blocks = dense_layer_blocks * dense_mlp_layers + moe_layer_blocks * moe_layers
     last = dense_mlp_layers + separate_moe_layers + (moe_layer_blocks - 1.0) * moe_layers
-    return 1.0 - stops_early * xp.minimum(last / xp.maximum(blocks, 1.0), 1.0)
+    stopped = stops_early * xp.minimum(last / xp.maximum(blocks, 1.0), 1.0)
+    return recomputed_fraction * (1.0 - stopped)
 
 
 # Layers of stages.

@@ -43,7 +43,6 @@ def _declare(dimension: str, labels: Mapping[str, str]) -> None:
     ]
     sums: dict[str, list[Factors]] = {
         "communication_time": [*times],
-        "communication_count": [(count,) for count, _ in times],
         "communication_volume": [operation.volume for operation in every],
         "communication_energy": [operation.total_energy for operation in every],
     }

@@ -27,14 +27,8 @@ PER_OP = cited(
 
 # What is repeated of layers' forwards: of all or some layers as a whole, or of a layer's modules.
 ALL = {"recompute": "full|full_early_stop|uniform|block"}
-SOME, CHOSEN = {"recompute": "block"}, {"recompute": "selective"}
+CHOSEN = {"recompute": "selective"}
 MODULES = cited("megatron", "megatron/core/transformer/transformer_config.py: recompute_modules")
-BLOCK = cited(
-    "megatron",
-    "megatron/core/transformer/transformer_block.py: recompute_method block",
-    assumes=("the mean of a chunk's layers",),
-)
-_some = ("recompute_core_attn", "attention_forward_time")
 
 
 # A layer's modules.
@@ -152,19 +146,18 @@ def moe_module_elementwise_time(
     return xp.maximum(dense_layer_elementwise_recompute_time + moved / rate, 0.0)
 
 
-# Recomputation that stops once it has what the backward needs.
-
-
 @formula(
     returns="dense_layer_matmul_recompute_time",
-    when={"recompute": "full|full_early_stop"},
+    assumes=("the mean of a chunk's layers", "the last GEMM is left out where it stops early"),
+    when=ALL,
     **EARLY,
 )
-def whole_dense_layer_matmul_again_time(
-    dense_layer_matmul_forward_time, stops_early, mlp_down_forward_time
+def whole_dense_layer_matmul_recompute_time(
+    recomputed_fraction, dense_layer_matmul_forward_time, stops_early, mlp_down_forward_time
 ):
     """Recomputed GEMM time of a dense layer: all GEMMs, or all except the last."""
-    return dense_layer_matmul_forward_time - stops_early * mlp_down_forward_time
+    last = stops_early * mlp_down_forward_time
+    return recomputed_fraction * xp.maximum(dense_layer_matmul_forward_time - last, 0.0)
 
 
 def _keys(keys_and_values, width, time):

@@ -28,8 +28,6 @@ MEGATRON_BLOCK = cited(
     "megatron", "megatron/core/transformer/transformer_block.py: recompute_num_layers"
 )
 IN_BLOCK, UNIFORM = {"recompute": "block"}, {"recompute": "uniform"}
-# Recomputation that stops once it has what the backward needs keeps no more and no less.
-WHOLE = {"recompute": "full|full_early_stop|uniform"}
 PER_OP = cited(
     "torchtitan", "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy"
 )
@@ -40,12 +38,8 @@ EVERY_SECOND = (
 SOME = "of a layer's activations the outputs of some GEMMs alone are kept"
 
 
-def _kept(backward, whole, recomputed, checkpoint):
-    return backward * (recomputed * checkpoint + (1.0 - recomputed) * whole)
-
-
-def _inputs_kept(backward, fraction, checkpoint):
-    return backward * (fraction * checkpoint)
+def _kept(backward, whole, recomputed, fraction, checkpoint):
+    return backward * (recomputed * (fraction * checkpoint) + (1.0 - recomputed) * whole)
 
 
 def _all_but(backward, whole, mixer, block):
@@ -58,13 +52,10 @@ LAYERS = cited(
     "sections 4.1 and 5, full recomputation",
     assumes=("a mean over the layers of a stage",),
 )
-INPUTS = ("has_backward", "kept_input_fraction", "checkpoint_activations")
+INPUTS = ("stage_recomputed_fraction", "kept_input_fraction", "checkpoint_activations")
 for _class, _block in (("dense", "mlp"), ("moe", "moe")):
     _returns, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
-    _inputs = ("has_backward", _all, "stage_recomputed_fraction", "checkpoint_activations")
-    declare(_returns, _inputs, _kept, **LAYERS)
-    _alone = {_all: "a recomputed layer keeps its input alone"}
-    declare(_returns, INPUTS, _inputs_kept, when=WHOLE, lacks=_alone, **LAYERS)
+    declare(_returns, ("has_backward", _all, *INPUTS), _kept, **LAYERS)
     _modules = ("mixer_module_activations", f"{_block}_block_module_activations")
     _inputs = ("has_backward", _all, *_modules)
     declare(_returns, _inputs, _all_but, when={"recompute": "selective"}, **MODULES)
@@ -238,10 +229,6 @@ def chunk_layers(
     """Layers of the largest chunk of a stage."""
     slots = pipeline_layers + embedding_layer_weight + head_layer_weight
     return xp.ceil(slots / (pp * virtual_pipeline_size)) * layers / xp.maximum(pipeline_layers, 1.0)
-
-
-# Without a backward how many layers are recomputed needs no answer.
-FORWARD = {"schedule": "forward_only"}
 
 
 @formula(

@@ -61,6 +61,7 @@ def wide_classes(
     given_options: Array,
     unknown_slowdown: Array,
     expert_load_imbalance: Array,
+    offloaded_states: Array,
 ) -> Classes:
     """Return the classes of runs that few published ones are like."""
     routed = experts > 0.0
@@ -77,7 +78,8 @@ def wide_classes(
     return [
         # The widest at both ends, wherever it was.
         ("experts_bare", routed & (given_options == 0.0)),
-        ("far", unknown | (routed & (elsewhere | limited | unequal))),
+        # Of states in host memory four runs of two hosts were far apart.
+        ("far", unknown | (routed & (elsewhere | limited | unequal)) | (offloaded_states > 0.0)),
         ("limited", limited),
         ("few_runs", few),
     ]
@@ -97,46 +99,19 @@ def step_classes(
     given_options: Array,
     unknown_slowdown: Array,
     expert_load_imbalance: Array,
+    offloaded_states: Array,
+    trained_weights: Array,
 ) -> Classes:
     """Return the classes of a step's time."""
     routed = experts > 0.0
     known = experts, cp, indexer_fraction, attention_layer_fraction, device_kind, software_kind
-    told = given_options, unknown_slowdown, expert_load_imbalance
+    told = given_options, unknown_slowdown, expert_load_imbalance, offloaded_states
     return [
         *wide_classes(*known, uncalibrated_device, *told),
+        ("adapters", trained_weights == 0.0),
         ("experts", routed),
         *dense_classes(world_size, gpus_per_node, software_kind, device_kind, unknown_settings),
     ]
-
-
-def adapter_classes(
-    experts: Array,
-    cp: Array,
-    indexer_fraction: Array,
-    attention_layer_fraction: Array,
-    device_kind: Array,
-    software_kind: Array,
-    uncalibrated_device: Array,
-    given_options: Array,
-    unknown_slowdown: Array,
-    expert_load_imbalance: Array,
-) -> Classes:
-    """Return the classes of a step's time with adapters beside frozen weights."""
-    known = experts, cp, indexer_fraction, attention_layer_fraction, device_kind, software_kind
-    told = given_options, unknown_slowdown, expert_load_imbalance
-    wide = wide_classes(*known, uncalibrated_device, *told)
-    return [*wide, ("adapters", True)]
-
-
-def offloaded(classes: Callable[..., Classes]) -> Callable[..., Classes]:
-    """Return classes with states in host memory, of which four runs of two hosts were far apart."""
-
-    def kernel(optimizer_offload: Array, parameter_offload: Array, *known: Array) -> Classes:
-        bare, (far, where), *others = classes(*known)
-        away = (optimizer_offload > 0.0) | (parameter_offload > 0.0)
-        return [bare, (far, where | away), *others]
-
-    return kernel
 
 
 def memory_classes(software_kind: Array) -> Classes:
@@ -168,7 +143,7 @@ def _chosen(classes: Classes, values: Mapping[str, float]) -> Array:
     return value
 
 
-def _end_of_step(end: str, classes: Callable[..., Classes]) -> Callable[..., Array]:
+def _end_of_step(end: str) -> Callable[..., Array]:
     """Return the kernel of one end of a step's band, or of a difference where a step was measured.
 
     Beside a step of the same machine and software, measured and predicted, only the difference of
@@ -180,7 +155,7 @@ def _end_of_step(end: str, classes: Callable[..., Classes]) -> Callable[..., Arr
 
     def kernel(*known: Array) -> Array:
         *told, clock_ratio, measured_step_time = known
-        of = classes(*told)
+        of = step_classes(*told)
         difference = sign * xp.maximum(
             sign * _chosen(of, differences),
             xp.where(clock_ratio < FULL_CLOCK, sign * differences["limited"], 0.0),
@@ -213,35 +188,24 @@ STEP_INPUTS: tuple[str, ...] = (
     "given_options",
     "unknown_slowdown",
     "expert_load_imbalance",
+    "offloaded_states",
+    "trained_weights",
 )
-ADAPTED_INPUTS = (
-    "experts",
-    "cp",
-    "indexer_fraction",
-    "attention_layer_fraction",
-    "device_kind",
-    "software_kind",
-    "uncalibrated_device",
-    "given_options",
-    "unknown_slowdown",
-    "expert_load_imbalance",
+
+
+@formula(
+    source="comparison",
+    where="class of the run: specs/measured/bands.toml",
+    when={"updating": "host", "host_states": "zero_offload|fsdp_offload"},
 )
-# Of Megatron-LM's hybrid optimizer runs are known, of states by others none.
-OFFLOADED = {"updating": "host", "host_states": "zero_offload|fsdp_offload"}
-OFFLOADS = ("optimizer_offload", "parameter_offload")
-LORA = {"tuning": "lora"}
-# By labels, the classes of a step's time and what they are told by: the most special ones first.
-OF_STEPS: Sequence[tuple[Mapping[str, str], Callable[..., Classes], tuple[str, ...]]] = (
-    ({**OFFLOADED, **LORA}, offloaded(adapter_classes), (*OFFLOADS, *ADAPTED_INPUTS)),
-    (OFFLOADED, offloaded(step_classes), (*OFFLOADS, *STEP_INPUTS)),
-    (LORA, adapter_classes, ADAPTED_INPUTS),
-    ({}, step_classes, STEP_INPUTS),
-)
+def offloaded_states(optimizer_offload, parameter_offload):
+    """Model states in host memory by another scheme than the hybrid optimizer (0 or 1)."""
+    return xp.where((optimizer_offload > 0.0) | (parameter_offload > 0.0), 1.0, 0.0)
+
+
 for _end in ("low", "high"):
-    for _when, _classes, _inputs in OF_STEPS:
-        _said = WORDS | {"when": _when}
-        _taken = (*_inputs, "clock_ratio", "measured_step_time")
-        declare(f"error_band_{_end}", _taken, _end_of_step(_end, _classes), **_said)
+    _taken = (*STEP_INPUTS, "clock_ratio", "measured_step_time")
+    declare(f"error_band_{_end}", _taken, _end_of_step(_end), **WORDS)
     declare(
         f"memory_error_band_{_end}",
         ("software_kind",),
@@ -250,11 +214,6 @@ for _end in ("low", "high"):
     )
 
 
-def class_of_step(labels: Mapping[str, str], known: Callable[[str], Array]) -> str:
+def class_of_step(known: Callable[[str], Array]) -> str:
     """Return the class whose band a step's time has; `known` gives one step's quantities."""
-    classes, names = next(
-        (classes, names)
-        for when, classes, names in OF_STEPS
-        if all(labels.get(label) in value.split("|") for label, value in when.items())
-    )
-    return next(name for name, where in classes(*map(known, names)) if where)
+    return next(name for name, where in step_classes(*map(known, STEP_INPUTS)) if where)

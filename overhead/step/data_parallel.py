@@ -6,19 +6,14 @@ weights are gathered while the next forward runs.  `overhead.step.sharded` has s
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
 from overhead.communication import data
 from overhead.formula import cited, declare, formula
 from overhead.labels import PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
-from overhead.schedule import PARTED
 from overhead.step.sharded import NAMED
 
 MEGATRON = cited("megatron", "megatron/core/distributed: overlap_grad_reduce, overlap_param_gather")
-INTERLEAVED = {"schedule": "interleaved"}
-EARLY = ("gradients of the first chunks are complete while backward passes of other chunks run",)
 LAST = "gradients of the last layer are reduced after all compute"
 FIRST = "weights of the first layer are gathered before any compute can overlap"
 
@@ -30,7 +25,6 @@ FIRST = "weights of the first layer are gathered before any compute can overlap"
 # less where a forward of the other direction runs beside it, more where it waits for longer ends.
 # Counted so, no work makes the window longer by more than the pipeline.
 
-PAIRS = {"schedule": "|".join(PAIRED)}
 UNPAIRED = "a pair's time is a forward's by itself, and the backward's the rest"
 LONGEST = "every micro-batch has a part of the uneven-stage time, its backward part overlaps"
 
@@ -50,60 +44,40 @@ def _beside_and_waiting(backward, num_micro_batches, pp, uneven, forward, busy):
     return _waiting(paired, num_micro_batches, pp, uneven)
 
 
-_paired = ("stage_forward_time", "num_micro_batches", "busy_time")
 _uneven = ("stage_backward_time", "num_micro_batches", "pp", "uneven_time")
-declare(
-    "dp_backward_time",
-    ("stage_backward_time", *_paired),
-    _beside,
-    source="deepseekv3",
-    where="section 3.2.1, figure 5",
-    assumes=(UNPAIRED,),
-    when=PAIRS,
-    name="paired_dp_backward_time",
-)
-WAITING: dict[str, Any] = {"assumes": (LONGEST,), "when": PARTED}
-declare("dp_backward_time", _uneven, _waiting, name="uneven_dp_backward_time", **WAITING)
+declare("dp_backward_time", _uneven, _waiting, name="dp_backward_time", assumes=(LONGEST,))
 declare(
     "dp_backward_time",
     (*_uneven, "stage_forward_time", "busy_time"),
     _beside_and_waiting,
+    source="deepseekv3",
+    where="section 3.2.1, figure 5",
     assumes=(UNPAIRED, LONGEST),
-    when={"schedule": PAIRED[1], "stages": "uneven"},
-    name="uneven_paired_dp_backward_time",
+    when={"schedule": "|".join(PAIRED)},
+    name="paired_dp_backward_time",
 )
+
+
+@formula(
+    assumes=(
+        "gradients of the first chunks are complete while backward passes of other chunks run",
+        "weights of the last chunks are needed while forward passes of other chunks run",
+    ),
+    when={"schedule": "interleaved"},
+    **MEGATRON,
+)
+def dp_window_passes(virtual_pipeline_size, num_micro_batches, pp):
+    """Passes during which DP communication of other chunks can overlap."""
+    return xp.where(virtual_pipeline_size > 1.0, xp.minimum(num_micro_batches, pp), 1.0)
 
 
 @formula(
     assumes=("gradients are complete in the last backward pass, or reduced in each backward pass",),
     **MEGATRON,
 )
-def dp_window_time(gradient_reductions, dp_backward_time):
-    """Backward time that overlaps gradient reductions: the last backward pass, or each."""
-    return xp.maximum(gradient_reductions, 1.0) * dp_backward_time
-
-
-@formula(returns="dp_window_time", assumes=EARLY, when=INTERLEAVED, **MEGATRON)
-def interleaved_dp_window_time(
-    gradient_reductions, virtual_pipeline_size, num_micro_batches, pp, dp_backward_time
-):
-    """Backward time that overlaps gradient reductions, interleaved stages."""
-    count = xp.where(virtual_pipeline_size > 1.0, xp.minimum(num_micro_batches, pp), 1.0)
-    return xp.maximum(gradient_reductions, count) * dp_backward_time
-
-
-@formula(
-    returns="dp_forward_window_time",
-    assumes=("weights of the last chunks are needed while forward passes of other chunks run",),
-    when=INTERLEAVED,
-    **MEGATRON,
-)
-def interleaved_dp_forward_window_time(
-    virtual_pipeline_size, num_micro_batches, pp, stage_forward_time
-):
-    """Forward time that overlaps weight gathers, interleaved stages."""
-    count = xp.where(virtual_pipeline_size > 1.0, xp.minimum(num_micro_batches, pp), 1.0)
-    return xp.asarray(count * stage_forward_time)
+def dp_window_time(gradient_reductions, dp_window_passes, dp_backward_time):
+    """Backward time that overlaps gradient reductions: the last backward passes, or each."""
+    return xp.maximum(gradient_reductions, dp_window_passes) * dp_backward_time
 
 
 def _late(time, overlap, window, middle_layers):

@@ -13,18 +13,6 @@ AGAIN = cited("korthikanti2022", "section 5 and appendix A")
 
 
 @formula(
-    assumes=("the LM head is not recomputed",),
-    when={"recompute": "uniform|block"},
-    **AGAIN,
-)
-def recomputed_flops_per_token(
-    recomputed_fraction, weight_flops_per_token, computed_attention_flops_per_token
-):
-    """Recomputed FLOPs per token of layers."""
-    return recomputed_fraction * (weight_flops_per_token + computed_attention_flops_per_token)
-
-
-@formula(
     returns="recomputed_flops_per_token",
     source="megatron",
     where="megatron/core/transformer/transformer_config.py: recompute_modules",
@@ -58,10 +46,11 @@ def module_flops_per_token(
 @formula(
     returns="recomputed_flops_per_token",
     assumes=("the LM head is not recomputed",),
-    when={"recompute": "full|full_early_stop"},
+    when={"recompute": "full|full_early_stop|uniform|block"},
     **AGAIN,
 )
 def whole_recomputed_flops_per_token(
+    recomputed_fraction,
     weight_flops_per_token,
     stops_early,
     dense_mlp_layers,
@@ -69,9 +58,10 @@ def whole_recomputed_flops_per_token(
     ffn_size,
     computed_attention_flops_per_token,
 ):
-    """Recomputed FLOPs per token: all, or all except the last GEMM of dense layers."""
+    """Recomputed FLOPs per token of layers: all, or all except the last GEMM of dense layers."""
     last = stops_early * (2.0 * dense_mlp_layers * (hidden_size * ffn_size))
-    return xp.maximum(weight_flops_per_token - last, 0.0) + computed_attention_flops_per_token
+    weights = xp.maximum(weight_flops_per_token - last, 0.0)
+    return recomputed_fraction * (weights + computed_attention_flops_per_token)
 
 
 @formula(

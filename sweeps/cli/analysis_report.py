@@ -488,7 +488,7 @@ def _step(job: Job, evaluation: Evaluation) -> Iterator[str]:
     yield _line("total", f"{shown('step_time', whole)}, {band(evaluation, 'step_time')}")
     settings = job.resolved.origins["unknown_settings"][0].source
     known = job.resolved.origins["uncalibrated_device"][0].source
-    name = class_of_step(evaluation.labels, lambda quantity: evaluation[quantity])
+    name = class_of_step(evaluation.__getitem__)
     said = f"four in five published runs are within that: {class_words('step_time', name)}"
     said += "" if known.endswith("compared with runs") else f"; not calibrated: {known}"
     yield f"  ({said}; {settings})"

@@ -17,7 +17,7 @@ import click
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, trees
 from overhead.formula import REGISTRY
 from overhead.labels import LABELS
-from overhead.plan import PLAN as PLAN_CONDITIONS
+from overhead.plan import conditions as conditions_of_plans
 from overhead.quantity import VOCABULARY
 from sweeps.cli.from_file import FROM, files_in, found_in, read_files
 from sweeps.cli.given import Options, texts_of
@@ -367,7 +367,7 @@ def is_input(name: str, *, alone: bool) -> bool:
             for requirement in each.requires
         ]
         if alone
-        else PLAN_CONDITIONS
+        else [condition.rule for condition in conditions_of_plans() if not condition.labels]
     )
     return (
         any(name in formula.inputs for formula in REGISTRY.values())

@@ -65,14 +65,13 @@ def narrower(evaluation: Evaluation, framework: str, given: Iterable[str]) -> It
 
     if evaluation.value("error_band_low", {}) is None:
         return
-    labels, known = evaluation.labels, evaluation.__getitem__
     names = [*presets_of(framework.partition("+")[0])]
-    if class_of_step(labels, known) != BARE or not names:
+    if class_of_step(evaluation.__getitem__) != BARE or not names:
         return
     unknown = unknown_settings({*given, *BROUGHT})
     told = {"given_options": 1.0, "unknown_settings": float(len(unknown))}
-    other = Evaluation({**evaluation.given, **told}, labels)
-    named = error_bands()["step_time"][class_of_step(labels, other.__getitem__)]
+    other = Evaluation({**evaluation.given, **told}, evaluation.labels)
+    named = error_bands()["step_time"][class_of_step(other.__getitem__)]
     band = band_words(named["low"], named["high"])
     yield from wrapped(f"({band} with a release's preset, as --preset {names[-1]})", indent="  ")
 

@@ -17,18 +17,7 @@ from overhead.formula import REGISTRY
 from overhead.frozen import frozen
 from overhead.graph import Missing, Node, Space, below
 from overhead.overlap import mechanisms
-from overhead.plan import (
-    CONTEXT,
-    DATA,
-    FRAMEWORK,
-    GROUPED,
-    NO_ALGORITHM,
-    NOT_OF_GROUPS,
-    OFFLOADED,
-    PLAN,
-    SCHEDULE,
-    requirements,
-)
+from overhead.plan import NO_ALGORITHM, NOT_OF_GROUPS, conditions, requirements
 from overhead.quantity import Array
 from sweeps.engine.evaluate import Cuts, Evaluator, Evaluators
 from sweeps.engine.grid import LabelCase, Region
@@ -208,26 +197,18 @@ OF_RUNS = frozenset((DOES_NOT_FIT, HOST_FITS.fault))
 
 def training_faults() -> Faults:
     """Return what can be wrong with a parallel plan."""
-    every = (
-        PLAN,
-        *CONTEXT.values(),
-        *SCHEDULE.values(),
-        *FRAMEWORK.values(),
-        *OFFLOADED.values(),
-        (FITS, HOST_FITS),
-        *GROUPED.values(),
-    )
+    every = [condition.rule for condition in conditions()]
+    # In the order in which they came to be, so that files that were written before keep their flags
+    first = next(n for n, rule in enumerate(every) if rule.fault == "ulysses_ranks_not_divisible")
     texts: dict[str, str] = {}
-    for group in every:
-        for requirement in group:
-            known = texts.setdefault(requirement.fault, requirement.text)
-            if requirement.text not in known:
-                texts[requirement.fault] = f"{known}; or {requirement.text}"
+    for requirement in (*every[:first], FITS, HOST_FITS, every[first]):
+        known = texts.setdefault(requirement.fault, requirement.text)
+        if requirement.text not in known:
+            texts[requirement.fault] = f"{known}; or {requirement.text}"
     texts[NOT_KNOWN] = UNKNOWN_TEXT
     texts[NOT_OF_NETWORK] = "some quantities are of some plans or networks alone"
-    # Last, so that files that were written before keep their flags.
-    texts |= {rule.fault: rule.text for group in DATA.values() for rule in group}
-    texts |= {rule.fault: rule.text for rule in (NO_ALGORITHM, NOT_OF_GROUPS)}
+    later = (*every[first + 1 :], NO_ALGORITHM, NOT_OF_GROUPS)
+    texts |= {rule.fault: rule.text for rule in later}
     return Faults(texts, _concerns_plans)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 
 import numpy as np
@@ -25,6 +24,8 @@ USUAL = {
     "given_options": 0.0,
     "unknown_slowdown": 0.0,
     "expert_load_imbalance": 1.0,
+    "offloaded_states": 0.0,
+    "trained_weights": 1.0,
 }
 Kernel = Callable[..., np.ndarray]
 NAMES = (
@@ -34,12 +35,9 @@ NAMES = (
 )
 
 
-def class_of(classes: Callable[..., bands.Classes], **given: float) -> str:
-    taken = list(inspect.signature(classes).parameters)
-    known = USUAL | {"optimizer_offload": 0.0, "parameter_offload": 0.0} | given
-    if "known" in taken:  # What is offloaded comes first
-        taken = [*taken[:-1], *inspect.signature(bands.step_classes).parameters]
-    names = classes(*(np.asarray(known[name]) for name in taken))
+def class_of(**given: float) -> str:
+    known = USUAL | given
+    names = bands.step_classes(*(np.asarray(known[name]) for name in bands.STEP_INPUTS))
     return NAMES[int(bands._chosen(names, {name: float(k) for k, name in enumerate(NAMES)}))]
 
 
@@ -74,18 +72,16 @@ def class_of(classes: Callable[..., bands.Classes], **given: float) -> str:
     ],
 )
 def test_the_class_of_a_step(given: dict[str, float], name: str) -> None:
-    assert class_of(bands.step_classes, **given) == name
+    assert class_of(**given) == name
 
 
 def test_adapters_and_states_in_host_memory() -> None:
-    assert class_of(bands.adapter_classes) == "adapters"
-    assert class_of(bands.adapter_classes, cp=4.0) == "few_runs"
-    assert class_of(bands.adapter_classes, experts=1.0) == "experts_bare"
-    host = bands.offloaded(bands.step_classes)
-    assert class_of(host) == "megatron_nodes"
-    assert class_of(host, optimizer_offload=0.5) == "far"
-    assert class_of(host, parameter_offload=0.5) == "far"
-    assert class_of(host, parameter_offload=0.5, unknown_slowdown=0.5) == "far"
+    assert class_of(trained_weights=0.0) == "adapters"
+    assert class_of(trained_weights=0.0, cp=4.0) == "few_runs"
+    assert class_of(trained_weights=0.0, experts=1.0) == "experts_bare"
+    assert class_of(offloaded_states=1.0) == "far"
+    assert class_of(offloaded_states=1.0, unknown_slowdown=0.5) == "far"
+    assert class_of(offloaded_states=1.0, trained_weights=0.0) == "far"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +103,7 @@ def test_the_ends_of_a_band(monkeypatch: pytest.MonkeyPatch) -> None:
     table = dict.fromkeys(NAMES, settings) | {"limited": {**settings, "difference": 0.5}}
     monkeypatch.setattr(bands, "error_bands", lambda: {"step_time": table})
     for end, sign in (("low", -1.0), ("high", 1.0)):
-        kernel = bands._end_of_step(end, bands.step_classes)
+        kernel = bands._end_of_step(end)
 
         def found(clock_ratio: float, measured: float, kernel: Kernel = kernel) -> float:
             return float(kernel(*map(np.asarray, (*USUAL.values(), clock_ratio, measured))))

@@ -128,9 +128,6 @@ def test_totals_are_sums(model: str, kind: str) -> None:
             one_way, whole = np.broadcast_arrays(sent(step, name, way), sum(times))
             np.testing.assert_allclose(one_way, whole, rtol=1e-13)
         parts = {"communication_time": [time for times in ways for time in times]}
-        parts["communication_count"] = [
-            count(step, operation, way) for operation in mine for way in WAYS
-        ]
         parts["communication_volume"] = [volume(step, operation) for operation in mine]
         parts["communication_energy"] = [total_energy(step, operation) for operation in mine]
         for end, part in parts.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from overhead import REGISTRY
 from overhead.collectives.algorithm import Requirement
-from overhead.plan import CONTEXT, FRAMEWORK, GROUPED, GROUPS, PLAN, SCHEDULE, requirements
+from overhead.plan import GROUPS, conditions, requirements
 from overhead.special import greatest_common_divisor
 from tests.tables import examples
 
@@ -184,18 +184,15 @@ def test_plans(change: Plan, labels: dict[str, str], expected: list[str]) -> Non
     assert sorted(faults({**GOOD, **change}, {**ANY, **labels})) == expected
 
 
-def every_requirement() -> Iterator[Requirement]:
-    yield from PLAN
-    for table in (CONTEXT, SCHEDULE, FRAMEWORK, GROUPED):
-        for found in table.values():  # type: ignore[attr-defined]
-            yield from found
+RULES = tuple(condition.rule for condition in conditions())
 
 
-@pytest.mark.parametrize("requirement", tuple(every_requirement()), ids=lambda case: case.fault)
+@pytest.mark.parametrize("requirement", RULES, ids=lambda case: case.fault)
 def test_a_requirement_is_vectorised(requirement: Requirement) -> None:
     shapes = ((3, 1), (1, 2))
+    offloaded = {"parameter_offload": 1.0, "optimizer_offload": 1.0, **GOOD}
     columns = {
-        name: np.broadcast_to(np.asarray(float(GOOD[name])), shapes[n % 2])
+        name: np.broadcast_to(np.asarray(float(offloaded[name])), shapes[n % 2])
         for n, name in enumerate(requirement.inputs)
     }
     holds: Callable[..., np.ndarray] = requirement.holds

@@ -233,17 +233,18 @@ def test_a_backward_beside_forwards_is_shorter() -> None:
     """Six of eight backwards of 2 s beside a forward of 1 s gain 0.5 s each: 1.625 s on average."""
     busy = 8 * (1 + 2) - 6 * 0.5
     backward = {"stage_backward_time": 2, "stage_forward_time": 1, "num_micro_batches": 8}
-    assert kernel("paired_dp_backward_time", **backward, busy_time=busy) == 13 / 8
+    even = {"pp": 4, "uneven_time": 0}
+    assert kernel("paired_dp_backward_time", **backward, **even, busy_time=busy) == 13 / 8
 
 
 def test_a_backward_waits_for_longer_ends() -> None:
     """Of 4 s that ends add to 8 micro-batches each backward has half a second; one stage waits
     for none."""
     backward = {"stage_backward_time": 2, "num_micro_batches": 8, "uneven_time": 4}
-    assert kernel("uneven_dp_backward_time", **backward, pp=4) == 2.5
-    assert kernel("uneven_dp_backward_time", **backward, pp=1) == 2.0
+    assert kernel("dp_backward_time", **backward, pp=4) == 2.5
+    assert kernel("dp_backward_time", **backward, pp=1) == 2.0
     shorter = {**backward, "uneven_time": -4}
-    assert kernel("uneven_dp_backward_time", **shorter, pp=4) == 1.5
+    assert kernel("dp_backward_time", **shorter, pp=4) == 1.5
 
 
 @laws
