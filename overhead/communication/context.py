@@ -19,10 +19,11 @@ ULYSSES = cited("jacobs2023", "section 3.1")
 RING = cited("liu2023", "section 3")
 GATHER = cited("grattafiori2024", "section 3.3.2")
 UNKNOWN = {"shapes": "unknown"}
-EXCHANGED = {"context_parallel": "all_to_all"}
-ROUND = {"context_parallel": "ring"}
+# Mixed exchanges within groups of ranks and goes round rings of such groups; the others are its
+# ends: one group of all (`cp_exchange_ranks` is cp), or groups of one rank.
+EXCHANGED = {"context_parallel": "all_to_all|mixed"}
+ROUND = {"context_parallel": "ring|mixed"}
 GATHERED = {"context_parallel": "all_gather"}
-MIXED = {"context_parallel": "mixed"}
 BOTH = cited(
     "megatron",
     "megatron/core/model_parallel_config.py, hierarchical_context_parallel_sizes with"
@@ -101,44 +102,30 @@ CP: dict[str, Any] = {
 # Both ways two messages of queries' size, and two of keys'.
 EXCHANGE: dict[str, Any] = {
     **CP,
+    **ULYSSES,
+    "group": "cp_inner",
     "forward": (2.0,),
     "backward": (2.0,),
-    "collective": "all_to_all",
     "repeated": "recomputed_attentions",
+    "when": EXCHANGED,
 }
-AROUND: dict[str, Any] = {
+for _of, _words in (("query", "queries or attention outputs"), ("key_value", "keys or values")):
+    _title = f"all-to-all of CP {_words}"
+    operation(f"cp_{_of}_all_to_all", _title, "all_to_all", f"cp_{_of}_bytes", **EXCHANGE)
+operation(
+    "cp_ring",
+    "ring send/recv of CP keys and values",
+    "p2p",
+    "cp_ring_bytes",
+    group="cp_ring",
+    of="cp",
+    forward=("ring_steps",),
+    backward=("ring_backward_steps",),
+    repeated="recomputed_attentions",
+    own=("energy",),
+    when=ROUND,
     **CP,
     **RING,
-    "forward": ("ring_steps",),
-    "of": "cp",
-    "backward": ("ring_backward_steps",),
-    "repeated": "recomputed_attentions",
-    "message": "cp_ring_bytes",
-    "own": ("energy",),
-}
-QUERIES = "all-to-all of CP queries or attention outputs"
-KEYS = "all-to-all of CP keys or values"
-ULYSSES_OF = "Ulysses {} (hybrid)"
-ALONE: dict[str, Any] = {**EXCHANGE, **ULYSSES, "group": "cp", "when": EXCHANGED}
-INNER: dict[str, Any] = {**EXCHANGE, **BOTH, "group": "cp_inner", "when": MIXED}
-operation("cp_query_all_to_all", QUERIES, message="cp_query_bytes", **ALONE)
-operation("cp_key_value_all_to_all", KEYS, message="cp_key_value_bytes", **ALONE)
-operation(
-    "cp_ring", "ring send/recv of CP keys and values", "p2p", group="cp_ring", when=ROUND, **AROUND
-)
-operation(
-    "cp_inner_query_all_to_all", ULYSSES_OF.format(QUERIES), message="cp_query_bytes", **INNER
-)
-operation(
-    "cp_inner_key_value_all_to_all", ULYSSES_OF.format(KEYS), message="cp_key_value_bytes", **INNER
-)
-operation(
-    "cp_outer_ring",
-    "ring send/recv of CP keys and values (hybrid)",
-    "p2p",
-    group="cp_outer",
-    when=MIXED,
-    **AROUND,
 )
 operation(
     "cp_all_gather",
@@ -178,26 +165,19 @@ on_network("cp_inner_energy", "energy", "inner_ring", "p2p", "cp_ring_bytes")
 
 
 @derived()
-def cp_ring_energy(cp_nodes, cp, cp_hop_energy, cp_inner_energy):
-    """Energy of one step of a ring, in which each of its ranks sends a message."""
-    leaving = xp.where(cp_nodes > 1.0, xp.minimum(cp_nodes, cp), 0.0)
-    return leaving * cp_hop_energy + (cp - leaving) * cp_inner_energy
-
-
-@derived()
-def cp_outer_ring_energy(cp_nodes, cp, ulysses_ranks, cp_hop_energy, cp_inner_energy):
-    """Energy of one step of rings of groups, in which each rank sends a message."""
-    leaving = xp.where(cp_nodes > 1.0, xp.minimum(ulysses_ranks * cp_nodes, cp), 0.0)
+def cp_ring_energy(cp_nodes, cp, cp_exchange_ranks, cp_hop_energy, cp_inner_energy):
+    """Energy of one step of rings of groups that exchange heads, each rank sending a message."""
+    leaving = xp.where(cp_nodes > 1.0, xp.minimum(cp_exchange_ranks * cp_nodes, cp), 0.0)
     return leaving * cp_hop_energy + (cp - leaving) * cp_inner_energy
 
 
 # How often a rank of a ring sends.
 
 
-@formula(returns="ring_ranks", when=MIXED, **BOTH)
-def outer_ring_ranks(cp, ulysses_ranks):
+@formula(when=ROUND, **BOTH)
+def ring_ranks(cp, cp_exchange_ranks):
     """Ranks of a context-parallel group that are in one ring: one of each group that exchanges."""
-    return xp.ceil(cp / ulysses_ranks)
+    return xp.ceil(cp / cp_exchange_ranks)
 
 
 @formula(**RING)
@@ -218,15 +198,10 @@ def ring_backward_steps(ring_ranks, ring_return):
 
 # One layer and micro-batch: heads for tokens and back, or gathers; and what goes round rings.
 
-for _kind, _names, _said in (
-    (EXCHANGED, ("cp_query_all_to_all", "cp_key_value_all_to_all"), ULYSSES),
-    (ROUND, (), RING),
-    (MIXED, ("cp_inner_query_all_to_all", "cp_inner_key_value_all_to_all"), BOTH),
-    (GATHERED, ("cp_all_gather", "cp_reduce_scatter"), GATHER),
-):
-    _ring = {"ring": "cp_ring", "mixed": "cp_outer_ring"}.get(_kind["context_parallel"])
-    for _way in WAYS:
-        if _names:
-            added(f"cp_exchange_{_way}_time", times(_names, _way), when=_kind, **_said)
-        if _ring:
-            added(f"cp_round_{_way}_time", times((_ring,), _way), when=_kind, **_said)
+for _way in WAYS:
+    for _kind, _part, _names, _said in (
+        (EXCHANGED, "exchange", ("cp_query_all_to_all", "cp_key_value_all_to_all"), ULYSSES),
+        (GATHERED, "exchange", ("cp_all_gather", "cp_reduce_scatter"), GATHER),
+        (ROUND, "round", ("cp_ring",), RING),
+    ):
+        added(f"cp_{_part}_{_way}_time", times(_names, _way), when=_kind, **_said)

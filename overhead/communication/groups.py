@@ -3,9 +3,9 @@
 Sharded states have groups of their own: ``shard`` and ``replica``, for experts ``expert_shard`` and
 ``expert_replica``; with full sharding a shard is all ranks of equal weights.  Messages between two
 ranks have pairs: ``boundary`` of neighbouring stages, ``ends`` of the first and the last stage,
-``cp_ring`` of neighbours in a context-parallel ring, ``cp_outer`` of neighbours in a ring of groups
-that exchange heads, ``cp_inner``.  A pair stands for the slowest of its kind, and
-``inner_boundary`` and ``inner_ring`` for those within a node.
+``cp_ring`` of neighbours in a context-parallel ring, be it of ranks or of groups that exchange
+heads, ``cp_inner``.  A pair stands for the slowest of its kind, and ``inner_boundary`` and
+``inner_ring`` for those within a node.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ HYBRID = "zhao2023"
 BETWEEN_STAGES = {"group": "boundary|ends"}
 INSIDE = {"group": "inner_boundary|inner_ring"}
 RING = {"group": "cp_ring"}
-# Ranks that exchange heads for tokens, and neighbours in rings of such groups.
-INNER, OUTER = {"group": "cp_inner"}, {"group": "cp_outer"}
 PAIRS = "boundary|inner_boundary|ends"
-RINGS = "cp_ring|inner_ring|cp_outer"
+RINGS = "cp_ring|inner_ring"
 
 
 @derived(
@@ -42,16 +40,6 @@ def stage_ranks_per_nic(ranks_sharing_nic, tp, cp, dp, gpus_per_node):
     """Ranks per NIC with one sending stage."""
     sending = ranks_sharing_nic * xp.minimum(tp * cp * dp / gpus_per_node, 1.0)
     return xp.maximum(sending, xp.minimum(ranks_sharing_nic, 1.0))
-
-
-@derived(
-    returns="group_ranks_sharing_nic",
-    assumes=("a ring leaves a node once, and the rings of a node use all NICs",),
-    when=RING,
-)
-def ring_ranks_per_nic(ranks_sharing_nic, cp_members_in_node):
-    """Ranks per NIC that send inter-node in CP rings."""
-    return xp.maximum(ranks_sharing_nic / cp_members_in_node, xp.minimum(ranks_sharing_nic, 1.0))
 
 
 # Rings of groups that exchange heads for tokens.
@@ -69,24 +57,15 @@ def ulysses_ranks(cp, cp_members_in_node):
     return greatest_common_divisor(cp, cp_members_in_node)
 
 
-@formula(returns="group_size", when=OUTER, **MIXED)
-def outer_pair_size(ring_ranks):
-    """Ranks of a pair in a ring of groups: none to pair with where there is one."""
-    return xp.where(ring_ranks > 1.0, 2.0, 1.0)
-
-
 @formula(
-    returns="members_in_node", assumes=("the slowest pair of the ring counts",), when=OUTER, **MIXED
+    returns="group_ranks_sharing_nic",
+    assumes=("a ring leaves a node once, and the rings of a node use all NICs",),
+    when=RING,
+    **MIXED,
 )
-def outer_pair_members(cp_nodes, group_size):
-    """Members in one node of the slowest pair in a ring of groups."""
-    return xp.where(cp_nodes > 1.0, 1.0, group_size)
-
-
-@formula(returns="group_ranks_sharing_nic", when=OUTER, **MIXED)
-def outer_ranks_per_nic(ranks_sharing_nic, cp_members_in_node, ulysses_ranks):
+def ring_ranks_per_nic(ranks_sharing_nic, cp_members_in_node, cp_exchange_ranks):
     """Ranks per NIC that send inter-node: all except ranks of intra-node rings."""
-    inside = xp.maximum(cp_members_in_node / ulysses_ranks, 1.0)
+    inside = xp.maximum(cp_members_in_node / cp_exchange_ranks, 1.0)
     return xp.maximum(ranks_sharing_nic / inside, xp.minimum(ranks_sharing_nic, 1.0))
 
 
@@ -128,7 +107,8 @@ def stage_pair_size(pp):
     return xp.where(pp > 1.0, 2.0, 1.0)
 
 
-declare("group_size", ("cp",), stage_pair_size, when={"group": "cp_ring|inner_ring"})
+declare("group_size", ("ring_ranks",), stage_pair_size, when=RING)
+declare("group_size", ("cp",), stage_pair_size, when={"group": "inner_ring"})
 
 
 @derived(
@@ -141,13 +121,14 @@ def stage_pair_members(node_boundaries, group_size):
     return xp.where(node_boundaries > 0.0, 1.0, group_size)
 
 
-declare(
-    "members_in_node",
-    ("cp_nodes", "group_size"),
-    outer_pair_members,
+@derived(
+    returns="members_in_node",
     assumes=("the slowest pair of the ring counts",),
     when=RING,
 )
+def ring_pair_members(cp_nodes, group_size):
+    """Members in one node of the slowest pair in a context-parallel ring."""
+    return xp.where(cp_nodes > 1.0, 1.0, group_size)
 
 
 @derived(returns="group_nodes", when={"group": f"{PAIRS}|{RINGS}"})
@@ -204,14 +185,13 @@ def group_oversubscription(group_nodes, leaf_members, oversubscription):
     return ring_oversubscription(group_nodes, leaf_members, oversubscription)
 
 
-for _groups in ({"group": "ep|cp_inner"}, {"group": "cp", "context_parallel": "all_to_all"}):
-    declare(
-        "group_oversubscription",
-        ("group_nodes", "leaf_members", "oversubscription"),
-        exchange_oversubscription,
-        assumes=(UPLINKS,),
-        when=_groups,
-    )
+declare(
+    "group_oversubscription",
+    ("group_nodes", "leaf_members", "oversubscription"),
+    exchange_oversubscription,
+    assumes=(UPLINKS,),
+    when={"group": "ep|cp_inner"},
+)
 
 
 @derived(
@@ -243,7 +223,7 @@ def ring_pair_oversubscription(tp, cp, gpus_per_node, nodes_per_leaf, oversubscr
 # Numbers of groups.
 
 
-PAIRED = ("boundary", "cp_ring", "cp_outer")
+PAIRED = ("boundary", "cp_ring")
 ALIKE = (
     "tp",
     "cp",

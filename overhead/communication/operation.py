@@ -144,7 +144,8 @@ def of_dimension(dimension: str, labels: Mapping[str, str] | None = None) -> lis
         for candidate in OPERATIONS.values()
         if candidate.dimension == dimension
         and (
-            labels is None or all(labels.get(key) == value for key, value in candidate.when.items())
+            labels is None
+            or all(labels.get(key) in value.split("|") for key, value in candidate.when.items())
         )
     ]
 

@@ -92,21 +92,10 @@ def unfused_attention_backward_flops(attention_forward_flops):
     returns="attention_length",
     source="derivation",
     assumes=("one call per ring block",),
-    when={"context_parallel": "ring"},
+    when={"context_parallel": "ring|mixed"},
 )
-def ring_attention_length(attention_span, sequence_length, cp):
-    """Keys per attention kernel call in a ring: the block of one rank."""
-    return xp.minimum(attention_span, sequence_length / cp)
-
-
-@formula(
-    returns="attention_length",
-    source="derivation",
-    assumes=("one call per ring block",),
-    when={"context_parallel": "mixed"},
-)
-def mixed_attention_length(attention_span, sequence_length, ring_ranks):
-    """Keys that one call of the attention kernel goes through in a ring of groups: a block."""
+def ring_attention_length(attention_span, sequence_length, ring_ranks):
+    """Keys per attention kernel call in a ring: a block."""
     return xp.minimum(attention_span, sequence_length / ring_ranks)
 
 

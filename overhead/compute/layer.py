@@ -29,29 +29,19 @@ CASTS = cited(
 # precision added up with those before.
 
 
-def _merged(*taken):
-    ranks, share, activation_bytes, single_bytes, tokens, width = taken
+@formula(
+    source="liu2023",
+    where="section 3: the output and its denominator are kept up to date block by block",
+    assumes=("a part is read, and the sum read and written, by one kernel",),
+    when={"context_parallel": "ring|mixed"},
+)
+def merged_bytes(
+    ring_ranks, merged_token_fraction, activation_bytes, single_bytes, rank_tokens, attention_width
+):
+    """HBM traffic of merging ring blocks into the attention result, forward."""
     element = activation_bytes + 2.0 * single_bytes
-    return xp.maximum(ranks - 1.0, 0.0) * share * element * tokens * width
-
-
-for _around, _ranks in (("ring", "cp"), ("mixed", "ring_ranks")):
-    declare(
-        "merged_bytes",
-        (
-            _ranks,
-            "merged_token_fraction",
-            "activation_bytes",
-            "single_bytes",
-            "rank_tokens",
-            "attention_width",
-        ),
-        _merged,
-        source="liu2023",
-        where="section 3: the output and its denominator are kept up to date block by block",
-        assumes=("a part is read, and the sum read and written, by one kernel",),
-        when={"context_parallel": _around},
-    )
+    merges = xp.maximum(ring_ranks - 1.0, 0.0) * merged_token_fraction
+    return merges * element * rank_tokens * attention_width
 
 
 @formula(

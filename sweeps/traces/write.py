@@ -439,12 +439,10 @@ def _data_kind(name: str) -> str:
 
 def group_of(evaluation: Evaluation, group: str) -> tuple[int, int]:
     """Return the size of a kind of groups, and the distance in rank of neighbours."""
-    ring = group in ("cp_outer", "next", "previous")
-    if ring and evaluation.labels["context_parallel"] == "mixed":
-        apart = float(evaluation["tp"] * evaluation["ulysses_ranks"])
+    if group in ("cp_ring", "next", "previous"):
+        apart = float(evaluation["tp"] * evaluation["cp_exchange_ranks"])
         return round(float(evaluation["ring_ranks"])), round(apart)
-    kind = "cp" if group in ("cp_ring", "next", "previous") else group
-    labels = {**evaluation.labels, "group": kind}
+    labels = {**evaluation.labels, "group": group}
     evaluated = Evaluation(evaluation.given, labels)
     return round(float(evaluated["group_size"])), round(float(evaluated["group_stride"]))
 

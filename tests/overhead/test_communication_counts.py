@@ -64,8 +64,8 @@ def context(plan: Plan, kind: str) -> Iterator[str]:
     elif kind == "mixed":
         group = int(plan["ulysses_ranks"])
         for _ in ("in", "out") if group > 1 else ():
-            yield from ("cp_inner_query_all_to_all", "cp_inner_key_value_all_to_all")
-        yield from ("cp_outer_ring" for index in range(0, int(plan["cp"]), group) if index)
+            yield from ("cp_query_all_to_all", "cp_key_value_all_to_all")
+        yield from ("cp_ring" for index in range(0, int(plan["cp"]), group) if index)
     else:
         yield "cp_all_gather"
 

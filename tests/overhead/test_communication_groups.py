@@ -77,15 +77,15 @@ def test_rings_of_groups_that_exchange_heads(tp: int, cp: int, inner: int) -> No
         slowest |= between
         joules += 8 * message * (1e-11 if between else 1e-12)
     if places > 1:
-        assert float(step["cp_outer_ring_energy"] * step["cp_groups"]) == pytest.approx(joules)
+        assert float(step["cp_ring_energy"] * step["cp_groups"]) == pytest.approx(joules)
     latency, bandwidth = ((1e-6, 1e11), (5e-6, 1e10))[slowest]
     once = latency + message / bandwidth if places > 1 else 0.0
-    assert float(step["cp_outer_ring_time"]) == pytest.approx(once)
+    assert float(step["cp_ring_time"]) == pytest.approx(once)
     # A node's messages out of it share its cards.
     shared = held({**plan, "ulysses_ranks": inner, "nics_per_node": 1}, context_parallel="mixed")
     sharing = max(leaving) if slowest else 1
     once = latency + sharing * message / bandwidth if places > 1 else 0.0
-    assert float(shared["cp_outer_ring_time"]) == pytest.approx(once)
+    assert float(shared["cp_ring_time"]) == pytest.approx(once)
     # Those that exchange are neighbours: a collective of theirs alone takes as long.
     own = held({**plan, "ulysses_ranks": inner}, context_parallel="mixed", group="cp_inner")
     members = [start * tp for start in range(inner)]
@@ -163,7 +163,7 @@ def test_a_group_is_a_network_of_its_size(topology: str) -> None:
         alone = collective(operation.collective, step[operation.message], network, algorithm="nccl")
         assert float(step[f"{name}_time"]) == pytest.approx(float(alone.latency_s)), name
         assert float(step[f"{name}_sent_bytes"]) == pytest.approx(float(alone.volume_bytes))
-        if name not in ("cp_ring", "cp_outer_ring"):
+        if name != "cp_ring":
             assert float(step[f"{name}_energy"]) == pytest.approx(float(alone.energy_j))
 
 

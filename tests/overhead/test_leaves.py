@@ -71,7 +71,7 @@ def test_an_exchange_pays_for_the_share_that_leaves() -> None:
     assert met("ep", **given, nodes_per_leaf=16.0) == 1.0
 
 
-@pytest.mark.parametrize("group", ["dp", "ep", "pp", "boundary", "cp_ring", "cp_outer"])
+@pytest.mark.parametrize("group", ["dp", "ep", "pp", "boundary", "cp_ring"])
 def test_a_leaf_a_node_is_what_all_that_leaves_it_pays(group: str) -> None:
     given = {"tp": 1.0, "cp": 16.0, "pp": 2.0, "dp": 16.0, "ep": 16.0, "nodes_per_leaf": 1.0}
     for ratio in (1.0, 1.5, 4.0):
