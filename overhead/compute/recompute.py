@@ -148,7 +148,7 @@ def moe_module_elementwise_time(
 
 @formula(
     returns="dense_layer_matmul_recompute_time",
-    assumes=("the mean of a chunk's layers", "the last GEMM is left out where it stops early"),
+    assumes=("the mean of a chunk's layers", "with early stop the last GEMM is not recomputed"),
     when=ALL,
     **EARLY,
 )

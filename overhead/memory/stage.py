@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.formula import cited, formula
+from overhead.formula import call, cited, formula
 from overhead.memory.quantities import PARTS
 from overhead.model.order import of_stage
 from overhead.quantity import Array
@@ -390,10 +390,10 @@ def _choose(candidate, *values):
     return xp.where(candidate == 0.0, first, later)
 
 
-def _declare(returns: str, names: tuple[str, ...]) -> None:
+def _of_fullest(returns: str, *names: str) -> None:
     """Declare a quantity as that of the fullest stage."""
-    first, two, three, last = names
     which = "fullest_candidate"
+    first, two, three, last = names
     formula(
         returns=returns,
         expression=f"where({which} == 0, {first}, where({which} == 1, {two},"
@@ -404,9 +404,11 @@ def _declare(returns: str, names: tuple[str, ...]) -> None:
     )(_choose)
 
 
-_declare("peak_memory_stage", CANDIDATES)
+_of_fullest("peak_memory_stage", *CANDIDATES)
+_of_fullest("peak_part", *(f"{stage}_part" for stage in CANDIDATES))
 of_stage("first_stage_model_state_memory", "model_state_memory", "first_stage")
 for _part in PARTS:
     for _stage in CANDIDATES:
         of_stage(f"{_stage}_{_part}", _part, _stage)
-    _declare(f"peak_{_part}", tuple(f"{stage}_{_part}" for stage in CANDIDATES))
+    _parts = {f"{stage}_part": f"{stage}_{_part}" for stage in CANDIDATES}
+    call(returns=f"peak_{_part}", of="peak_part", bind=_parts)
