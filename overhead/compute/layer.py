@@ -442,8 +442,15 @@ for _way in ("forward", "backward"):
         declare(f"moe_{_way}_launches", (*_taken, *_own), _kernel, when=_when, **EXPERT_HOST)
 
 
-def _host(launches, tp, share, host_launch_time):
-    return xp.asarray((launches + share * xp.where(tp > 1.0, 2.0, 0.0)) * host_launch_time)
+@formula(**MEASURED)
+def layer_pass_host_time(layer_pass_launches, tp, eager_launch_fraction, host_launch_time):
+    """Host launch time per layer and pass: kernels, and collectives."""
+    collectives = eager_launch_fraction * xp.where(tp > 1.0, 2.0, 0.0)
+    return xp.asarray((layer_pass_launches + collectives) * host_launch_time)
+
+
+# A backward that repeats the forward launches that, too: of its operations those of a repeated
+# layer, and what it has beyond them.
 
 
 def _host_again(backward, again, forward, operations, tp, share, host_launch_time):
@@ -453,37 +460,36 @@ def _host_again(backward, again, forward, operations, tp, share, host_launch_tim
 
 
 def _host_some(backward, again, forward, operations, tp, share, host_launch_time, part):
-    once = _host(backward, tp, share, host_launch_time)
+    once = layer_pass_host_time(backward, tp, share, host_launch_time)
     whole = _host_again(backward, again, forward, operations, tp, share, host_launch_time)
     return once + part * (whole - once)
 
 
 def _host_routed(backward, forward, operations, tp, share, host_launch_time, moe):
     again = moe * xp.maximum(forward - share * operations, 0.0) * host_launch_time
-    return _host(backward, tp, share, host_launch_time) + again
+    return layer_pass_host_time(backward, tp, share, host_launch_time) + again
 
 
-def _declare(of: str) -> None:
-    """Declare the host's time of a layer's directions."""
-    returns, last = (
-        f"{of}_layer_{{}}_host_time",
-        ("tp", "eager_launch_fraction", "host_launch_time"),
-    )
-    for way in ("forward", "backward"):
-        declare(returns.format(way), (f"{of}_{way}_launches", *last), _host, **MEASURED)
-    name, backward = returns.format("backward"), f"{of}_backward_launches"
-    beyond = f"{of}_forward_launches", "forward_operations"
-    taken = (backward, "recompute_operations", *beyond, *last)
-    declare(name, taken, _host_again, when=AGAIN, **MEASURED)
-    some = {"recompute": "block"}
-    declare(name, (*taken, "recomputed_fraction"), _host_some, when=some, **MEASURED)
-    if of == "moe":
-        chosen, taken = {"recompute": "selective"}, (backward, *beyond, *last, "recompute_moe")
-        declare(name, taken, _host_routed, when=chosen, **EXPERT_HOST)
-
-
-for _class in quantities.CLASSES:
-    _declare(_class)
+_launching = ("tp", "eager_launch_fraction", "host_launch_time")
+_beyond = ("layer_forward_launches", "forward_operations")
+_taken = ("layer_backward_launches", "recompute_operations", *_beyond, *_launching)
+_some = {"recompute": "block"}
+declare("layer_backward_host_time", _taken, _host_again, when=AGAIN, **MEASURED)
+_taken = (*_taken, "recomputed_fraction")
+declare("layer_backward_host_time", _taken, _host_some, when=_some, **MEASURED)
+declare(
+    "moe_layer_backward_host_time",
+    (
+        "moe_backward_launches",
+        "moe_forward_launches",
+        "forward_operations",
+        *_launching,
+        "recompute_moe",
+    ),
+    _host_routed,
+    when={"recompute": "selective"},
+    **EXPERT_HOST,
+)
 
 
 # One layer's time for one micro-batch on one rank: the sum of its parts, and the host beside it.
@@ -491,33 +497,24 @@ for _class in quantities.CLASSES:
 # The GPU works on what the host launches ahead of it, so the slower of the two rules; near the
 # change from one to the other both do, which a norm of order 4 has.
 
-NORM = cited(
-    quantities.VTRAIN,
-    "data/ground_truth_single.csv: of sum, greater and norm this fits best",
+
+@formula(
+    returns="layer_pass_time",
+    source=quantities.VTRAIN,
+    where="data/ground_truth_single.csv: of sum, greater and norm this fits best",
     assumes=("the host launches ahead of the GPU, except for the always-exposed fraction",),
 )
-
-
-def with_host(gpu: Array, host: Array, exposed_launch_fraction: Array) -> Array:
-    """Return the time of what the GPU works on while the host launches it."""
-    waited = exposed_launch_fraction * host
-    ahead = host - waited
-    squares = gpu * gpu, ahead * ahead
+def with_host(layer_pass_gpu_time, layer_pass_host_time, exposed_launch_fraction):
+    """Time per layer and pass: GPU time overlapped with host launches."""
+    waited = exposed_launch_fraction * layer_pass_host_time
+    ahead = layer_pass_host_time - waited
+    squares = layer_pass_gpu_time * layer_pass_gpu_time, ahead * ahead
     return xp.sqrt(xp.sqrt(squares[0] * squares[0] + squares[1] * squares[1])) + waited
 
 
 def _added(forward, forward_gpu, has_backward, backward, backward_gpu):
     later = xp.maximum(backward - backward_gpu, 0.0)
     return xp.maximum(forward - forward_gpu, 0.0) + has_backward * later
-
-
-def _layer(of: str) -> None:
-    """Declare the times of a layer's passes, of one class."""
-    for kind in ("forward", "backward"):
-        gpu, host = f"{of}_layer_{kind}_gpu_time", f"{of}_layer_{kind}_host_time"
-        declare(
-            f"{of}_layer_{kind}_time", (gpu, host, "exposed_launch_fraction"), with_host, **NORM
-        )
 
 
 def _passes(forward, has_backward, *backward):
@@ -531,26 +528,14 @@ def both_passes(returns: str, forward: str, *backward: str, **further: Unpack[Fu
     declare(returns, inputs, _passes, **said)
 
 
-def _parts(of: str) -> None:
-    """Declare a layer's parts over forward and backward together."""
-    both_passes(
-        f"{of}_layer_matmul_time",
-        f"{of}_layer_matmul_forward_time",
-        f"{of}_layer_input_gradient_time",
-        f"{of}_layer_weight_gradient_time",
-    )
-    for part in ("layer_elementwise", "exposed_tp", "layer"):
-        whole = f"{of}_{part}_{{}}time"
-        both_passes(whole.format(""), whole.format("forward_"), whole.format("backward_"))
-    forward = f"{of}_layer_forward_time", f"{of}_layer_forward_gpu_time"
-    backward = f"{of}_layer_backward_time", f"{of}_layer_backward_gpu_time"
-    declare(f"{of}_layer_host_time", (*forward, "has_backward", *backward), _added)
-
-
+both_passes("both_passes_time", "forward_pass_time", "backward_pass_time")
 for _class in quantities.CLASSES:
-    _layer(_class)
-    _parts(_class)
-both_passes("attention_time", "attention_forward_time", "attention_backward_time")
-for _group in ("cp", "ep"):
-    _times = (f"exposed_{_group}_forward_time", f"exposed_{_group}_backward_time")
-    both_passes(f"layer_exposed_{_group}_time", *_times)
+    both_passes(
+        f"{_class}_layer_matmul_time",
+        f"{_class}_layer_matmul_forward_time",
+        f"{_class}_layer_input_gradient_time",
+        f"{_class}_layer_weight_gradient_time",
+    )
+    _forward = f"{_class}_layer_forward_time", f"{_class}_layer_forward_gpu_time"
+    _backward = f"{_class}_layer_backward_time", f"{_class}_layer_backward_gpu_time"
+    declare(f"{_class}_layer_host_time", (*_forward, "has_backward", *_backward), _added)
