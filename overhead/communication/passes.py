@@ -109,21 +109,17 @@ def ordered_penultimate_stage(order_holds, expert_stage, pp):
     return xp.where(order_holds > 0.0, expert_stage, xp.maximum(pp - 2.0, 0.0))
 
 
-def _largest(
-    returns: str, names: Sequence[str], title: str, when: Mapping[str, str] | None = None
-) -> None:
+def _largest(returns: str, names: Sequence[str], title: str) -> None:
     """Declare a quantity as the largest of several."""
-    name = returns if when is None else f"ordered_{returns}"
-    declare(returns, names, lambda *values: reduce(xp.maximum, values), title, name=name, when=when)
+    declare(returns, names, lambda *values: reduce(xp.maximum, values), title)
 
 
 STAGES = ("first", "second", "last")  # Of three or more the second has no end of the model.
 _largest("max_stage_layers", [f"{at}_stage_layers" for at in STAGES], "Layers of the largest stage")
 LATER = ("penultimate", "last")
-_some = [f"{at}_stage_moe_layers" for at in LATER]
-_largest("max_stage_moe_layers", _some, "Most MoE layers in a stage, with dense layers first")
-_some = [*_some, "first_balanced_moe_layers"]
-_largest("max_stage_moe_layers", _some, "Most MoE layers in a stage by their order", ORDERED)
+# With dense layers first the first stage has none more than these; an order may put more there.
+_some = [*(f"{at}_stage_moe_layers" for at in LATER), "first_balanced_moe_layers"]
+_largest("max_stage_moe_layers", _some, "Most MoE layers in a stage")
 
 
 @formula(**BLOCKS)
@@ -237,11 +233,8 @@ for _of in ("parameters", "low_precision_parameters"):
 
 _some = [f"{at}_stage_parameters" for at in STAGES]
 _largest("max_rank_dense_parameters", _some, "Dense parameters of the largest rank")
-_some = [f"{at}_stage_expert_parameters" for at in LATER]
+_some = [f"{at}_stage_expert_parameters" for at in (*LATER, "first")]
 _largest("max_rank_expert_parameters", _some, "Routed-expert parameters of the largest rank")
-_some = [*_some, "first_stage_expert_parameters"]
-_title = "Routed-expert parameters of the largest rank by the order of layers"
-_largest("max_rank_expert_parameters", _some, _title, ORDERED)
 
 
 # Of these, what products take in fewer bytes than activations have.

@@ -27,6 +27,7 @@ for _kind in GRADIENTS:
 
 @formula(assumes=("each chunk's wgrad reads and writes the sum over those before it",), **CHUNKS)
 def logits_weight_gradient_time(
+    trained_weights,
     logits_chunk_weight_gradient_time,
     rank_tokens,
     logit_tokens,
@@ -41,7 +42,8 @@ def logits_weight_gradient_time(
     read = (
         activation_bytes * vocabulary_width * hidden_size / (memory_efficiency * memory_bandwidth)
     )
-    return logits_chunk_weight_gradient_time * chunks + xp.maximum(chunks - 1.0, 0.0) * read
+    summed = trained_weights * (xp.maximum(chunks - 1.0, 0.0) * read)
+    return logits_chunk_weight_gradient_time * chunks + summed
 
 
 @formula(source="megatron", where="megatron/core/tensor_parallel/cross_entropy.py")

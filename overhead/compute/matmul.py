@@ -290,6 +290,8 @@ def declare_product(
         binding = {**OF_LAYERS, **(further or {})}
         if kind == "weight_gradient":
             binding["activation_bytes"] = "weight_gradient_bytes"
+            # Frozen weights have no gradients: their GEMM is of no tokens.
+            bound["matmul_k"] = f"trained_{sizes[0]}"
         call(returns=f"{name}_{kind}_time", of=of, bind={**bound, **binding})
 
 
