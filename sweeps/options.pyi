@@ -791,8 +791,20 @@ class Step(CommonStep, total=False):
     layer_attention_recompute_time: Values
     early_stop: Values
     stops_early: Values
+    forward_pass_time: Values
+    backward_pass_time: Values
+    layer_pass_gpu_time: Values
+    layer_pass_host_time: Values
+    layer_pass_launches: Values
+    layer_backward_launches: Values
+    layer_forward_launches: Values
+    trained_rank_tokens: Values
+    trained_router_tokens: Values
+    trained_expert_tokens: Values
+    trained_logit_tokens: Values
     cp_members_in_node: Values
     cp_nodes: Values
+    cp_exchange_ranks: Values
     ring_ranks: Values
     cp_query_bytes: Values
     cp_key_value_bytes: Values
@@ -811,19 +823,9 @@ class Step(CommonStep, total=False):
     cp_ring_time: Values
     cp_ring_sent_bytes: Values
     cp_ring_energy: Values
-    cp_inner_query_all_to_all_time: Values
-    cp_inner_query_all_to_all_sent_bytes: Values
-    cp_inner_query_all_to_all_energy: Values
     cp_inner_groups: Values
     cp_inner_ranks: Values
     cp_ring_ranks: Values
-    cp_outer_ranks: Values
-    cp_inner_key_value_all_to_all_time: Values
-    cp_inner_key_value_all_to_all_sent_bytes: Values
-    cp_inner_key_value_all_to_all_energy: Values
-    cp_outer_ring_time: Values
-    cp_outer_ring_sent_bytes: Values
-    cp_outer_ring_energy: Values
     cp_all_gather_time: Values
     cp_all_gather_sent_bytes: Values
     cp_all_gather_energy: Values
@@ -1288,6 +1290,10 @@ class Step(CommonStep, total=False):
     expert_stage: Values
     last_stage: Values
     fullest_candidate: Values
+    first_stage_part: Values
+    second_stage_part: Values
+    expert_stage_part: Values
+    last_stage_part: Values
     second_stage_memory: Values
     expert_stage_memory: Values
     first_stage_weight_memory: Values
@@ -1658,6 +1664,7 @@ class Step(CommonStep, total=False):
     memory_error_band_high: Values
     unknown_settings: Values
     given_options: Values
+    offloaded_states: Values
     uncalibrated_device: Values
     unknown_slowdown: Values
     measured_step: Values
@@ -1707,6 +1714,7 @@ class Step(CommonStep, total=False):
     exposed_sharded_time: Values
     dp_window_time: Values
     dp_forward_window_time: Values
+    dp_window_passes: Values
     exposed_dp_reduce_time: Values
     exposed_dp_gather_time: Values
     middle_layers: Values
