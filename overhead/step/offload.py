@@ -72,6 +72,7 @@ def offloaded_update_time(
         "gradients of the last micro-batch leave in single precision",
         "updated weights come back in their own, unless they stay in host memory",
         "Adam's update in one pass over states in single precision (csrc/adam/cpu_adam_impl.cpp)",
+        "ranks of a node share its cores, which are slower than its memory",
     ),
     when={**ZERO, "schedule": TRAINING},
     **DEEPSPEED,
@@ -82,13 +83,19 @@ def zero_update_time(
     single_bytes,
     host_bandwidth,
     host_update_bandwidth,
+    core_update_bandwidth,
+    host_cores,
+    gpus_per_node,
+    world_size,
     weight_bytes,
     parameter_offload,
 ):
     """Time of the update on the host: gradients there, states, 16-bit weights back."""
     moved = optimizer_offload * owned_parameters
     down = moved * single_bytes / host_bandwidth
-    update = moved * (UPDATED_NUMBERS * single_bytes) / host_update_bandwidth
+    cores = host_cores / xp.minimum(gpus_per_node, world_size)
+    rate = xp.minimum(core_update_bandwidth * cores, host_update_bandwidth)
+    update = moved * (UPDATED_NUMBERS * single_bytes) / rate
     up = moved * weight_bytes * (1.0 - parameter_offload) / host_bandwidth
     return down + update + up
 

@@ -31,7 +31,7 @@ DEEPSPEED = STEP | {"framework": "deepspeed"}
 FSDP = STEP | {"framework": "torchtitan", "embedding_layer_weight": 0, "head_layer_weight": 0}
 BOTH = {"optimizer_offload": 1, "parameter_offload": 1}
 LINK, HOST = 31e9, 26e9  # Bytes a second: PCIe 4 (dgx-a100.toml), the host's Adam (usual.csv)
-OWN = 6.4e9  # And DeepSpeed's (deepspeed.toml)
+OWN = 0.25e9 * 128 / 8  # And of DeepSpeed's update: by cores (usual.csv, dgx-a100.toml)
 
 
 def found(plan: dict[str, Any], *names: str, **changed: Any) -> list[float]:
