@@ -1739,6 +1739,8 @@ class Step(CommonStep, total=False):
     optimizer_traffic_bytes: Values
     host_bandwidth: Values
     host_update_bandwidth: Values
+    host_cores: Values
+    core_update_bandwidth: Values
     host_update_overlap: Values
     updated_parameters: Values
     updated_expert_parameters: Values
