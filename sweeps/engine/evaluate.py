@@ -6,7 +6,7 @@ import importlib
 import math
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import is_not
@@ -24,9 +24,9 @@ from sweeps.engine.folds import Folds
 from sweeps.engine.grid import BESIDE, WHOLE, Array, Grid, LabelCase, Region, cut
 from sweeps.errors import InputError, fault
 
-# Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it
+# Cells of a block: 2 MiB of float64, so that a block stays in a core's cache while the work on it
 # outweighs the dispatch.
-BLOCK_CELLS = 1 << 17
+BLOCK_CELLS = 1 << 18
 # Cells up to which a node is computed once and kept, rather than again for each block.
 WHOLE_CELLS = 1 << 18
 # Cells up to which a value is shared among sets of labels: of more, computing outweighs the calls.
@@ -209,10 +209,18 @@ class Evaluator:
         self._places: dict[frozenset[str], tuple[int, ...]] = {}
         self._wheres: dict[frozenset[str], tuple[tuple[int, int], ...]] = {}
         self._twins: Twins | None = None
+        # Whole values that another set of labels left, by node; they hold of nodes that don't vary
+        # along the dimensions where its point isn't this one's
+        self._left: dict[int, Any] = {}
+        self._unlike: frozenset[str] = frozenset()
         self._spares: list[Array] = []
         self._used = 0
         self._region: Region = ()  # The one that was asked for last
         self._partly: frozenset[int] = frozenset()  # The dimensions of which it has a part
+        # Values at that region; and those of them that are the same at all that have parts of the
+        # same dimensions
+        self._ready: dict[int, Any] = {}
+        self._uncut: dict[frozenset[int], dict[int, Any]] = {}
         self._reasons: dict[int, Array] = {}
         self._parts: dict[int, tuple[tuple[tuple[int, int], ...], Any]] = {}
         everything = [slice(0, length) for length in self.shape]
@@ -257,8 +265,23 @@ class Evaluator:
 
     def value(self, node: Node, region: Region | None = None) -> Any:
         """Return a node's value over a region (everything where none is given)."""
+        if region is None:
+            return self._value(node, None)
+        if region is not self._region:
+            self._look_at(region)
+        known = self._ready.get(id(node))
+        if known is None:
+            known = self._ready[id(node)] = self._value(node, region)
+        return known
+
+    def _value(self, node: Node, region: Region | None) -> Any:
+        """Return a node's value over a region that was looked at, or over everything."""
         if node.run is None:
-            return self._part(node, self._given(node), region or self.everything)
+            given = self._given(node)
+            if region is not None:
+                return self._part(node, given, region)
+            held = not node.dims.isdisjoint(self._fixed_dims)
+            return self._cut(given, self.everything) if held else given
         whole = self._whole.get(id(node))
         if whole is None and self.folds is not None:
             folded = self._folded(node, region, self.folds)
@@ -326,6 +349,10 @@ class Evaluator:
 
     def _once(self, node: Node) -> Any:
         """Return a small node's value at all points; another set of labels may have it already."""
+        if self._left and node.dims.isdisjoint(self._unlike):
+            left = self._left.pop(id(node), None)
+            if left is not None:
+                return left
         if not self._shares or self.cells(node) > SHARED_CELLS:
             return self._run(node, None)
         shared = self._shared.get(node.dims)
@@ -435,7 +462,12 @@ class Evaluator:
 
     def _run(self, node: Node, region: Region | None) -> Any:
         assert node.run is not None
-        inputs = [self.value(operand, region) for operand in node.inputs]
+        # Most inputs are known, and a look costs less than a call.
+        ready = {} if region is None else self._ready
+        inputs = []
+        for operand in node.inputs:
+            known = ready.get(id(operand))
+            inputs.append(self.value(operand, region) if known is None else known)
         if self.limits.arrays is None:
             return node.run(*inputs)
         with using(self.limits.arrays, self.limits.device):
@@ -445,6 +477,24 @@ class Evaluator:
         """Compute nodes of the same value once: it takes a look at those that are kept whole."""
         self._twins = Twins(self) if self.limits.arrays is None else None
         self._shares = False  # What twins are made of is there as long as they are
+
+    @property
+    def merged(self) -> bool:
+        """Whether nodes of the same value are computed once."""
+        return self._twins is not None
+
+    def inherit(self, other: Evaluator, nodes: Iterable[Node]) -> None:
+        """Take over the whole values of nodes from an evaluator that is done with."""
+        alike = self.points.keys() == other.points.keys() and all(
+            np.array_equal(points, other.points[dim]) for dim, points in self.points.items()
+        )
+        if not alike or self.limits != other.limits:
+            return
+        every = {*self.fixed, *other.fixed}
+        unlike = (p for p in every if self.fixed.get(p) != other.fixed.get(p))
+        self._unlike = frozenset(self.grid.names[p] for p in unlike)
+        whole = other._whole
+        self._left = {id(node): whole[id(node)] for node in nodes if id(node) in whole}
 
     def keep(self, node: Node, value: Array) -> None:
         """Keep the value of a node at all points."""
@@ -485,15 +535,19 @@ class Evaluator:
         return where
 
     def _look_at(self, region: Region) -> None:
-        ends = zip(region, self.shape, strict=True)
-        partly = (p for p, (part, size) in enumerate(ends) if part.stop - part.start < size)
-        self._region, self._partly, self._wheres = region, frozenset(partly), {}
+        if region != self._region:
+            ends = zip(region, self.shape, strict=True)
+            partly = (p for p, (part, size) in enumerate(ends) if part.stop - part.start < size)
+            self._partly, self._wheres = frozenset(partly), {}
+            self._ready = dict(self._uncut.setdefault(self._partly, {}))
+        self._region = region
 
     def _part(self, node: Node, whole: Any, region: Region) -> Any:
         """Return the part of a node's whole value; most nodes lie along what isn't cut."""
         if region is not self._region:
             self._look_at(region)
         if self._partly.isdisjoint(self._places_of(node)):
+            self._uncut[self._partly][id(node)] = whole
             return whole
         return self._cut(whole, region)
 
@@ -581,6 +635,17 @@ class Twins:
         return made
 
 
+def below(roots: Iterable[Node]) -> Iterator[Node]:
+    """Yield nodes and all on which they depend, each once."""
+    stack, seen = list(roots), set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack += node.inputs
+            yield node
+
+
 # Finds the points at which cells have none of some bits in a status, where they are few.
 Finding = Callable[[Evaluator, Node, int], Mapping[str, Array]]
 
@@ -591,6 +656,7 @@ class Evaluators:
     def __init__(self, grid: Grid, limits: Limits) -> None:
         self.grid, self.limits = grid, limits
         self._kept: dict[int, dict[int, Evaluator]] = {}
+        self._done: dict[int, Evaluator] = {}  # Those of the last case that is done, by bits
 
     def of(self, case: LabelCase, bits: int = 0, finding: Finding | None = None) -> Evaluator:
         """Return a case's evaluator: of all points, or of those that have none of some bits."""
@@ -607,11 +673,15 @@ class Evaluators:
                 made = kept[bits] = Evaluator(self.grid, *parts)
                 if made.cells(case.status) > MERGED * self.limits.whole:
                     made.merge()
+                    if (done := self._done.pop(bits, None)) is not None:
+                        made.inherit(done, below([*case.nodes.values(), case.status]))
         return kept[bits]
 
     def forget(self, case: LabelCase) -> None:
-        """Drop what was kept for a case: it is done, and rarely asked for again."""
-        self._kept.pop(id(case), None)
+        """Drop what was kept for a case, but for what the next may take over: it is done."""
+        kept = self._kept.pop(id(case), {})
+        # Those that compute little whole are as fast to do it again.
+        self._done = {bits: each for bits, each in kept.items() if each.merged}
 
 
 class _CutCost:

@@ -29,6 +29,8 @@ MANY_CASES = 24
 # One cell is computed so often by nodes before they are written as a function of numbers: to write
 # it takes as long as to compute some ten.
 BEFORE = 6
+# Most nodes that are written so: of more the text, and what Python makes of it, are large.
+MOST_WRITTEN = 5_000
 
 
 class Below:
@@ -58,7 +60,7 @@ class Below:
         """The names of what is given, or assumed."""
         return tuple([node.name for node in self.nodes if node.run is None])
 
-    # Of one cell, as numbers.
+    # Of one cell, or of one for each set of labels, as numbers.
 
     @cached_property
     def _varying(self) -> dict[int, str]:
@@ -66,9 +68,9 @@ class Below:
         return {id(node): node.name for node in self.nodes if node.what[0] == "given"}
 
     def of_cell(self, grid: Grid) -> None:
-        """Compute the values at a grid's one cell, if that is asked for often."""
+        """Compute the values where none varies on a grid, if that is asked for often."""
         self._asked += 1
-        if self._asked == BEFORE:
+        if self._asked == BEFORE and len(self.nodes) <= MOST_WRITTEN:
             self._write(grid)
         if self._function is None:
             return

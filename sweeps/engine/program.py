@@ -115,7 +115,8 @@ class Program:
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
         """The quantities asked for, and the status: found when asked for, by trials on the grid."""
-        if self.grid.cells == 1 and len(self.cases) == 1 and self.limits.arrays is None:
+        single = self.grid.cells == 1 or not any(self.grid.dims.values())
+        if single and self.limits.arrays is None:
             self._kept.below(self._roots()).of_cell(self.grid)
         return tuple(self._variable(name) for name in (*self.wanted, self.status_name))
 

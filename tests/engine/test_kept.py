@@ -52,6 +52,23 @@ def test_collectives_asked_again_have_the_same_bits(anew: pytest.MonkeyPatch) ->
         assert [bits(sweeps.sweep(["time", "busbw"], **question)) for question in asked] == arrays
 
 
+def test_sets_of_labels_asked_again_have_the_same_bits(anew: pytest.MonkeyPatch) -> None:
+    labels = {"topology": ["ring", "torus", "switch"], "algorithm": ["auto", "ring"]}
+    asked = {"collective": "all_reduce", "latency": 1e-6, "bandwidth": 50e9, **labels}
+    asked |= {"ranks": 8, "mesh_nx": 4, "mesh_ny": 2, "mesh_nz": 1}
+    anew.setattr(kept, "BEFORE", 0)
+    sizes = [1e3, 1e9]
+    quantities = ["time", "busbw", "chosen_algorithm"]
+    arrays = [bits(sweeps.sweep(quantities, message_bytes=size, **asked)) for size in sizes]
+    anew.setattr(kept, "_KEPT", {})
+    anew.setattr(kept, "BEFORE", 1)
+    for _ in range(2):
+        again = [bits(sweeps.sweep(quantities, message_bytes=size, **asked)) for size in sizes]
+        assert again == arrays
+    (kept_graph,) = kept._KEPT.values()
+    assert any(below._function for below in kept_graph._below.values())
+
+
 def test_a_graph_has_no_values(anew: pytest.MonkeyPatch) -> None:
     first = sweeps.sweep("time", ranks=[2, 8], message_bytes=[1e6, 1e9], **RING)
     (kept_graph,) = kept._KEPT.values()
