@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from math import inf, isnan
 from typing import Any, Unpack
@@ -253,9 +254,9 @@ def _lines(bought: Bought, asked: Purchase, show: Sequence[str], *, saved: bool)
     made = _ordered([offer for offer in here if offer.least], wish)
     others = [offer for offer in here if offer.least is None]
     yield _first(made, here, wish)
-    best = [offer.best(wish) for offer in made]
+    details = [best.detail for offer in made if (best := offer.best(wish)) and best.detail]
     yield from impossible_lines(
-        [attempt.detail.plan for attempt in best if attempt and attempt.detail]
+        [replace(of.plan, known={"step_time": of["step_time"]}) for of in details]
     )
     yield from _question(offered, asked, batch, made)
     rows = _compared(here, wish) if asked.gpus else _of_machines(made, wish)

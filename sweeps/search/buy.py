@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from sweeps.bands import SAME, brief, limit_words, meets, money, three, tie
 from sweeps.display import BANDS
 from sweeps.errors import InputError, refuse
 from sweeps.search.answer import BETTER, RUN
-from sweeps.search.details import COMMUNICATION, Detail, details
+from sweeps.search.details import COMMUNICATION, Detail, Together, details
 from sweeps.search.floor import Floors
 from sweeps.search.numbers import Key, Numbers
 from sweeps.search.recommended import least_steps, recommended
@@ -147,6 +147,9 @@ def sizes(node: int, least: float) -> Iterator[int]:
 
 # What a machine's GPUs cost: it decides which number is bought, and no plan.
 PRICES = ("gpu_hour_price", "capital_cost")
+# What is told of a run, and what of it decides which numbers are tried.
+TOLD = (*MEASURES, *RUN, *PARTS, *PEAK_PARTS, *COMMUNICATION)
+DECIDING = ("run_days", "run_cost", "run_gpu_hours", *BANDS["step_time"])
 
 
 @dataclass
@@ -165,6 +168,7 @@ class Searched:
     largest: float = 0.0
     # What runs take: by GPUs, tokens and prices
     runs: dict[tuple[float, ...], Tried] = field(default_factory=dict)
+    together: Together = field(default_factory=lambda: Together(TOLD))
 
     def run(self, point: Point, tokens: float) -> Tried:
         """Return the best plan at a point with what a run on so many tokens takes."""
@@ -176,13 +180,15 @@ class Searched:
         self.search(point, several)
         prices = {name: point.constants[name] for name in PRICES if name in point.constants}
         asked = (tokens, *(prices.get(name, -1.0) for name in PRICES))
+        given = {"training_tokens": tokens, **prices}
         new = {
-            gpus: plan.changed({"training_tokens": tokens, **prices})
+            gpus: plan
             for gpus in several
             if (gpus, *asked) not in self.runs and (plan := self.plans[gpus]) is not None
         }
-        names = (*MEASURES, *RUN, *PARTS, *PEAK_PARTS, *COMMUNICATION)
-        for gpus, detail in zip(new, details([*new.values()], names), strict=True):
+        told = [replace(plan, given={**plan.given, **given}) for plan in new.values()]
+        for (gpus, plan), run in zip(new.items(), details(told, DECIDING), strict=True):
+            detail = self.together.add(plan.changed(given), run.values)
             self.runs[gpus, *asked] = Tried(gpus, detail)
         return [self.runs.get((gpus, *asked), Tried(gpus, None)) for gpus in several]
 
@@ -249,8 +255,10 @@ def offers(
     kept = {} if searched is None else searched
     for name in points:
         floors = next((old.floors for (machine, _), old in kept.items() if machine == name), {})
+        together = next((old.together for old in kept.values()), Together(TOLD))
         for batch in sequences:
-            kept.setdefault((name, batch), Searched(floors=floors, largest=max(sequences)))
+            new = Searched(floors=floors, largest=max(sequences), together=together)
+            kept.setdefault((name, batch), new)
     if gpus:
         return tuple(
             compared(

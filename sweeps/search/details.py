@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overhead.analysis import faults
+from overhead.choose import Builder
 from overhead.communication.operation import DIMENSIONS
+from overhead.dependencies import bits
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.frozen import frozen
 from sweeps import display
@@ -55,9 +59,12 @@ def details(
 ) -> tuple[Detail, ...]:
     """Compute quantities of plans."""
     wanted = tuple(dict.fromkeys(names))
+    # What no formula looks at, such as a machine's name, may differ.
+    seen = -1 if check else reduce(or_, map(Builder.dependencies.of, wanted), 0)
     groups: dict[tuple[object, ...], list[int]] = {}
     for index, plan in enumerate(plans):
-        key = (*sorted(plan.labels.items()), *sorted(plan.given), *sorted(plan.known))
+        labels = sorted(item for item in plan.labels.items() if bits(item[:1]) & seen)
+        key = (*labels, *sorted(plan.given), *sorted(plan.known))
         groups.setdefault(key, []).append(index)
     rows: dict[int, Detail] = {}
     for indices in groups.values():
@@ -100,3 +107,43 @@ def _of_group(plans: Sequence[Execution], names: Sequence[str], *, check: bool) 
         Detail(plan, {name: row[index] for name, row in values.items()}, wrong[index])
         for index, plan in enumerate(plans)
     ]
+
+
+class Together:
+    """Details of plans that come at various times, computed together once any is asked for.
+
+    What is computed of one takes as long of many.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+        self._plans: list[Execution] = []
+        self._details: list[Detail] = []
+
+    def add(self, plan: Execution, known: Mapping[str, float]) -> Detail:
+        """Return a plan's detail, of which some values are known."""
+        self._plans.append(plan)
+        return Detail(plan, Late(self, len(self._plans) - 1, known), {})
+
+    def values(self, index: int) -> Mapping[str, float]:
+        """Return all values of a plan, by its place among those that came."""
+        if index >= len(self._details):
+            self._details += details(self._plans[len(self._details) :], self._names)
+        return self._details[index].values
+
+
+class Late(Mapping[str, float]):
+    """A plan's values: some that are known, the others computed when one of them is asked for."""
+
+    def __init__(self, together: Together, index: int, known: Mapping[str, float]) -> None:
+        self._together, self._index, self._known = together, index, known
+
+    def __getitem__(self, name: str) -> float:
+        known = self._known.get(name)
+        return self._together.values(self._index)[name] if known is None else known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._together.values(self._index))
+
+    def __len__(self) -> int:
+        return len(self._together.values(self._index))

@@ -238,9 +238,9 @@ class Numbers:
         degrees: dict[str, NDArray[np.float64]] = {}
         for name in ("tp", "cp", *(("ep",) if routed else ())):
             values = np.arange(1.0, (routed if name == "ep" else MOST_RANKS) + 1.0)
-            ones = {other: np.ones(len(values)) for other in ("dp", *OTHERS) if other != name}
+            columns = {**dict.fromkeys(("dp", *OTHERS), np.ones(1)), name: values}
             free = bits(other for other in OTHERS if other != name)
-            values = values[~wrong_splits({**ones, name: values}, given, labels, free)]
+            values = values[~wrong_splits(columns, given, labels, free)]
             asked = self.point.choices.get(name)
             degrees[name] = values if asked is None else values[np.isin(values, asked)]
         if routed:

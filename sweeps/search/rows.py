@@ -177,7 +177,7 @@ def wrong_splits(
     ]
     if tested is not None:
         tested.update(new)
-    wrong = np.zeros(columns["dp"].shape, dtype=np.bool_)
+    wrong = np.zeros(np.broadcast_shapes(*map(np.shape, columns.values())), dtype=np.bool_)
     with np.errstate(all="ignore"):
         for fallen in faults(evaluation, new):
             wrong |= fallen.where

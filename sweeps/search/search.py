@@ -363,25 +363,17 @@ def least_of(node: Node, value: Callable[[Node], Any]) -> Any:
 
 def is_bounded(plan: Program, names: Sequence[str]) -> bool:
     """Whether the least of some quantities is known, by our own formulas."""
-    nodes, seen = [case.nodes[name] for case in plan.cases for name in names], set[int]()
-    return all(_is_bounded(node) and _is_ours(node, seen) for node in nodes)
+    nodes = (case.nodes[name] for case in plan.cases for name in names)
+    ours = (declared.location.startswith(OURS) for declared in plan.declarations(*names))
+    return all(map(_is_bounded, nodes)) and all(ours)
 
 
 def _is_bounded(node: Node) -> bool:
-    """Whether a node's least is known, by our own formulas."""
+    """Whether a node's least is known, if its formulas are ours."""
     if node.name in OF_TIME:
         return all(operand.run is None or _is_bounded(operand) for operand in node.inputs)
     summed = node.name == "step_time" and TERMS[0] in {operand.name for operand in node.inputs}
     return summed or node.name in ("peak_memory", "tokens_per_step")
-
-
-def _is_ours(node: Node, seen: set[int]) -> bool:
-    """Whether no formula of a user's is among those that a node comes from."""
-    if id(node) in seen:
-        return True
-    seen.add(id(node))
-    local = node.origin is None or node.origin.location.startswith(OURS)
-    return local and all(_is_ours(operand, seen) for operand in node.inputs)
 
 
 OURS = overhead.__file__.removesuffix("__init__.py")
