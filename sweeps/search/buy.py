@@ -26,7 +26,7 @@ from sweeps.search.recommended import least_steps, recommended
 from sweeps.search.repair import MEASURES
 from sweeps.search.request import Execution, Point, pipeline_layers
 from sweeps.search.search import blocks_of, is_bounded
-from sweeps.search.space import common_of
+from sweeps.search.space import Common, common_of
 
 if TYPE_CHECKING:
     from sweeps.spec.resolve_operation import Resolved
@@ -166,6 +166,7 @@ class Searched:
     # What bounds plans, whatever their batch, up to the largest one
     floors: dict[Key, Floors | None] = field(default_factory=dict)
     largest: float = 0.0
+    commons: dict[int, Common | None] = field(default_factory=dict)
     # What runs take: by GPUs, tokens and prices
     runs: dict[tuple[float, ...], Tried] = field(default_factory=dict)
     together: Together = field(default_factory=lambda: Together(TOLD))
@@ -192,6 +193,10 @@ class Searched:
             self.runs[gpus, *asked] = Tried(gpus, detail)
         return [self.runs.get((gpus, *asked), Tried(gpus, None)) for gpus in several]
 
+    def numbers(self, point: Point, several: Sequence[int]) -> Numbers:
+        """Return numbers of GPUs with what is known of others."""
+        return Numbers(point, several, self.floors, self.largest, self.commons)
+
     def search(self, point: Point, several: Sequence[int]) -> None:
         """Search the best plans of some numbers of GPUs, as one where they are alike.
 
@@ -200,7 +205,7 @@ class Searched:
         """
         new = [gpus for gpus in dict.fromkeys(several) if gpus not in self.plans]
         self.plans |= dict.fromkeys(new)
-        numbers = Numbers(point, new, self.floors, self.largest)
+        numbers = self.numbers(point, new)
         ends = numbers.least_steps()
         best = min((plan.known["step_time"] * gpus for gpus, plan in self._ranked()), default=None)
         steps = {
@@ -232,7 +237,7 @@ class Searched:
             for gpus in several
             if self.out.get(gpus, -np.inf) < step < self.may.get(gpus, np.inf)
         ]
-        able = may_take(Numbers(point, asked, self.floors, self.largest), step)
+        able = may_take(self.numbers(point, asked), step)
         for gpus in asked:
             (self.may if gpus in able else self.out)[gpus] = step
         return {gpus for gpus in several if gpus in self.may and step >= self.may[gpus]}
@@ -467,7 +472,7 @@ def may_take(numbers: Numbers, step: float) -> set[int]:
             if bounded:
                 some = some & (block.least("step_time") <= step)
             can |= {*block.rows[block.in_rows(some)].tolist()}
-        counts |= {int(size) for size in np.unique(space.rows.columns["world_size"][[*can]])}
+        counts |= {int(size) for size in space.rows.columns["world_size"][[*can]].tolist()}
     return counts
 
 

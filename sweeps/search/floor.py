@@ -76,7 +76,7 @@ class Floors:
 def floors_of(columns: Columns, busy: Array) -> Floors:
     """Return the table of rows of degrees with the time of their layers."""
     names = [name for name in (*WITHIN, MICRO) if name in columns]
-    values = {name: np.unique(columns[name]) for name in names}
+    values = {name: _rising(columns[name]) for name in names}
     # What isn't among the rows can't be.
     table = np.full([len(values[name]) for name in names], np.inf)
     ranks = columns["tp"] * columns["cp"]
@@ -84,6 +84,12 @@ def floors_of(columns: Columns, busy: Array) -> Floors:
     index = tuple(np.searchsorted(values[name], columns[name]) for name in names)
     table[index] = np.nan_to_num(gpu_time, nan=0.0, posinf=0.0)
     return Floors(values, table)
+
+
+def _rising(column: Array) -> NDArray[np.float64]:
+    """Return the values of a column, each once: `np.unique` would load masked arrays."""
+    values = np.sort(column)
+    return values[np.append(True, values[1:] != values[:-1])]
 
 
 def rows_of_layers(

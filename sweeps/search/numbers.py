@@ -59,6 +59,8 @@ class Numbers:
     # By what plans have in common, whatever their batch: of one batch, and of others that divide it
     floors: dict[Key, Floors | None] = field(default_factory=dict)
     batch: float = 0.0  # The largest; the question's own where none is given
+    # What plans of some numbers have in common; None where they can't be
+    commons: dict[int, Common | None] = field(default_factory=dict)
 
     def spaces(self, steps: Mapping[int, float]) -> Iterator[Space]:
         """Span the spaces of some of the numbers, those that differ in nothing else as one.
@@ -88,32 +90,35 @@ class Numbers:
         several = self.several
         if not several:
             return
-        ends = {gpus: self._common(gpus) for gpus in (min(several), max(several))}
-        known = ends[min(several)]
-        same = len({_key(common) for common in ends.values() if common}) == 1
+        # What fewer and more have in common those between have, too.
+        low, high = min(several), max(several)
+        fewer = self._common(max((gpus for gpus in self.commons if gpus <= low), default=low))
+        more = self._common(min((gpus for gpus in self.commons if gpus >= high), default=high))
         # Pods and domains are cut by the number.
         if (
-            known
-            and same
+            fewer
+            and more
+            and _key(fewer) == _key(more)
             and not any(
                 machine.torus_dimensions or "gpus_per_host" in machine.figures
-                for machine in known[2].machines
+                for machine in fewer[2].machines
             )
         ):
-            yield known, [*several]
+            yield fewer, [*several]
             return
         groups: dict[Key, tuple[Common, list[int]]] = {}
         for gpus in several:
-            common = ends[gpus] if gpus in ends else self._common(gpus)
+            common = self._common(gpus)
             if common is not None:
                 groups.setdefault(_key(common), (common, []))[1].append(gpus)
         yield from groups.values()
 
     def _common(self, gpus: int) -> Common | None:
-        try:
-            return common_of(self.point.with_constants(world_size=float(gpus)))
-        except InputError:
-            return None
+        if gpus not in self.commons:
+            self.commons[gpus] = None
+            with suppress(InputError):
+                self.commons[gpus] = common_of(self.point.with_constants(world_size=float(gpus)))
+        return self.commons[gpus]
 
     def _spaces(
         self, known: Common, alike: Sequence[int], floors: Floors | None, steps: Mapping[int, float]
@@ -138,9 +143,9 @@ class Numbers:
                 yield self._space(points[min(splits)], common, joined, floors, steps)
                 return
         for gpus, columns in splits.items():
-            with suppress(InputError):
-                common = known if len(alike) == 1 else common_of(points[gpus])
-                yield self._space(points[gpus], common, columns, floors, steps)
+            if common := self._common(gpus):
+                with suppress(InputError):
+                    yield self._space(points[gpus], common, columns, floors, steps)
 
     def _space(
         self,
@@ -245,7 +250,8 @@ class Numbers:
             degrees[name] = values if asked is None else values[np.isin(values, asked)]
         if routed:
             asked = self.point.choices.get("etp")
-            degrees["etp"] = np.union1d(1.0, degrees["tp"]) if asked is None else np.unique(asked)
+            several = [1.0, *degrees["tp"].tolist()] if asked is None else asked.tolist()
+            degrees["etp"] = np.array(sorted({*several}))
         columns = rows_of_layers(degrees, self._micro_batches())
         if routed and "etp" not in self.point.choices:
             kept = (columns["etp"] == 1.0) | (columns["etp"] == columns["tp"])

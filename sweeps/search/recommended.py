@@ -114,7 +114,7 @@ class _Numbers:
         self.could = True
         first, second = map(block.value, self.names)
         number = self.number[block.rows]
-        for at in np.unique(number):
+        for at in {*number.tolist()}:
             mask = can & block.along(number == at)
             if mask.any():
                 self.keepers[at].add(block, mask, self.sign * first, second)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import json
 import math
@@ -52,9 +51,12 @@ def versions(names: Sequence[str] = ("overhead-sweeps", "numpy", "netCDF4")) -> 
 @cache
 def _version(name: str) -> str:
     """Return a distribution's version, empty where it isn't installed; it is read once."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        return installed(name)
+    except PackageNotFoundError:
         return ""
 
 
