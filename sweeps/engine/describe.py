@@ -180,4 +180,5 @@ def _latex(declared: Formula | Algorithm, name: str) -> str:
 
 def references(declared: Iterable[Formula | Algorithm]) -> list[str]:
     """Return the publications of declarations, each once, without the places in them."""
-    return list(dict.fromkeys(declaration.source.at() for declaration in declared))
+    sources = {id(declaration.source): declaration.source for declaration in declared}
+    return list(dict.fromkeys(source.at() for source in sources.values()))

@@ -20,7 +20,7 @@ from overhead.choose import best_of, keep_least
 from overhead.formula import Formula
 from overhead.frozen import frozen
 from overhead.graph import Node
-from sweeps.engine.folds import Folds
+from sweeps.engine.folds import Fold, Folds
 from sweeps.engine.grid import BESIDE, WHOLE, Array, Grid, LabelCase, Region, cut
 from sweeps.errors import InputError, fault
 
@@ -223,6 +223,7 @@ class Evaluator:
         self._uncut: dict[frozenset[int], dict[int, Any]] = {}
         self._reasons: dict[int, Array] = {}
         self._parts: dict[int, tuple[tuple[tuple[int, int], ...], Any]] = {}
+        self._combined: dict[int, tuple[slice, Array]] = {}  # By columns, of the last part
         everything = [slice(0, length) for length in self.shape]
         for position, part in self.fixed.items():
             everything[position] = part
@@ -327,10 +328,10 @@ class Evaluator:
         if known is not None and known[0] == where:
             return known[1]
         source = folds.evaluators.get(fold.names)
-        if self.sizes[folds.dim] < len(fold.rows) and not (source and id(node) in source._whole):
+        if self.sizes[folds.dim] < fold.count and not (source and id(node) in source._whole):
             return None
         if source is None:
-            picked = Picked(folds.dim, fold.rows)
+            picked = Picked(folds.dim, fold.rows())
             source = Evaluator(self.grid, self.fixed, None, picked, None, folds, fold.names)
             folds.evaluators[fold.names] = source
         # What isn't kept would be computed for all of them for each block.
@@ -338,14 +339,20 @@ class Evaluator:
         if not isinstance(value, np.ndarray):
             return None
         if value.shape[folds.position] > 1:
-            indices = fold.of
-            if folds.dim in self.points:
-                indices = indices[self.points[folds.dim]]
-            value = value.take(indices[region[folds.position]], axis=folds.position)
+            indices = self._combinations(fold, region[folds.position], folds.dim)
+            value = value.take(indices, axis=folds.position)
             region = (*region[: folds.position], WHOLE, *region[folds.position + 1 :])
         part = cut(value, region)
         self._parts[id(node)] = (where, part)
         return part
+
+    def _combinations(self, fold: Fold, part: slice, dim: str) -> Array:
+        """Return which combinations the points of a part have; of the last part it is known."""
+        known = self._combined.get(fold.names)
+        if known is None or known[0] != part:
+            indices = fold.of[self.points[dim]] if dim in self.points else fold.of
+            known = self._combined[fold.names] = part, indices[part].astype(np.intp)
+        return known[1]
 
     def _once(self, node: Node) -> Any:
         """Return a small node's value at all points; another set of labels may have it already."""

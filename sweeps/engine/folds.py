@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Places = NDArray[np.int64]
 Codes = NDArray[np.uint16]
+Numbered = tuple[Codes, int]
 
 # Combinations up to which values are kept, and how many times as many rows there have to be.
 MOST, FEWER = 1 << 15, 4
@@ -30,8 +31,14 @@ class Fold:
     """The combinations of some columns."""
 
     names: int  # The columns, as bits
-    rows: Places  # Of each combination the first row
+    count: int  # How many there are
     of: Codes  # Which combination each row has
+
+    def rows(self) -> Places:
+        """Return the first row of each combination."""
+        rows = np.empty(self.count, dtype=np.int64)
+        rows[self.of[::-1]] = np.arange(len(self.of))[::-1]
+        return rows
 
 
 class Folds:
@@ -46,7 +53,8 @@ class Folds:
         self._below: dict[int, int] = {}
         self._folds: dict[int, Fold | None] = {}
         self.known: dict[int, Fold | None] = {}  # Of nodes
-        self._codes: dict[int, tuple[Codes, int]] = {}
+        self._codes: dict[int, Numbered] = {}
+        self._numbers: dict[int, Numbered | None] = {}  # Of columns, as bits
 
     def of(self, node: Node) -> Fold | None:
         """Return the combinations with which a node varies; None where these are many."""
@@ -58,21 +66,33 @@ class Folds:
 
     def _fold(self, names: int) -> Fold | None:
         """Return the combinations of some columns; None where they are many."""
-        length = self.grid.sizes[self.dim]
-        numbers, count = np.zeros(length, dtype=np.int64), 1
-        for bit in self._columns:
-            if bit & names:
-                codes, several = self._coded(bit)
-                if several > MOST:
-                    return None
-                numbers, count = _numbered(numbers * several + codes, count * several)
-                if count * FEWER > length or count > MOST:
-                    return None
-        rows = np.empty(count, dtype=np.int64)
-        rows[numbers[::-1]] = np.arange(length)[::-1]
-        return Fold(names, rows, numbers.astype(np.uint16))
+        numbered = self._combined(names)
+        if numbered is None:
+            return None
+        numbers, count = numbered
+        return Fold(names, count, numbers)
 
-    def _coded(self, bit: int) -> tuple[Codes, int]:
+    def _combined(self, names: int) -> Numbered | None:
+        """Return the number of each row's combination of some columns, and how many there are."""
+        if names not in self._numbers:
+            self._numbers[names] = self._combine(names)
+        return self._numbers[names]
+
+    def _combine(self, names: int) -> Numbered | None:
+        """Combine the last of some columns with the others, of which others may have the rest."""
+        last = next((bit for bit in reversed(self._columns) if bit & names), None)
+        if last is None:
+            return np.zeros(self.grid.sizes[self.dim], dtype=np.uint16), 1
+        before = self._combined(names ^ last)
+        codes, several = self._coded(last)
+        if before is None or several > MOST:
+            return None
+        numbers, count = before
+        numbers, count = _numbered(numbers.astype(np.int64) * several + codes, count * several)
+        many = count * FEWER > len(numbers) or count > MOST
+        return None if many else (numbers.astype(np.uint16), count)
+
+    def _coded(self, bit: int) -> Numbered:
         if bit not in self._codes:
             values = self._columns[bit]
             codes = values.astype(np.int64)

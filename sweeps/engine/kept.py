@@ -56,6 +56,12 @@ class Below:
         return tuple({id(origin): origin for origin in origins if origin is not None}.values())
 
     @cached_property
+    def assumed(self) -> Mapping[str, float]:
+        """The defaults among them."""
+        taken = (node for node in self.nodes if node.what[0] == "default")
+        return {node.name: float(node.what[2]) for node in taken}
+
+    @cached_property
     def given(self) -> tuple[str, ...]:
         """The names of what is given, or assumed."""
         return tuple([node.name for node in self.nodes if node.run is None])
@@ -68,36 +74,47 @@ class Below:
         return {id(node): node.name for node in self.nodes if node.what[0] == "given"}
 
     def of_cell(self, grid: Grid) -> None:
-        """Compute the values where none varies on a grid, if that is asked for often."""
+        """Compute the values at a grid's one cell: as numbers, if that is asked for often."""
         self._asked += 1
         if self._asked == BEFORE and len(self.nodes) <= MOST_WRITTEN:
             self._write(grid)
-        if self._function is None:
-            return
-        numbers = [grid.columns[name].item() for name in self._varying.values()]
-        # What a number does that an array doesn't, such as to overflow, the usual way finds out.
-        with suppress(ArithmeticError), np.errstate(all="ignore"):
-            results = self._function(*numbers)
-            assert results is not None
-            for node, result, dtype in zip(self.roots, results, self._dtypes, strict=True):
-                grid.values[id(node)] = np.full((1,) * grid.ndim, result, dtype)
+        if self._function is not None:
+            numbers = [grid.columns[name].item() for name in self._varying.values()]
+            # What a number does that an array doesn't, such as to overflow, arrays find out.
+            with suppress(ArithmeticError), np.errstate(all="ignore"):
+                results = self._function(*numbers)
+                assert results is not None
+                for node, result, dtype in zip(self.roots, results, self._dtypes, strict=True):
+                    grid.values[id(node)] = np.full((1,) * grid.ndim, result, dtype)
+                return
+        self._compute(grid)
+
+    def _compute(self, grid: Grid) -> None:
+        """Compute the values in arrays, each after those that it takes."""
+        values = grid.values
+        with settings(1):
+            for node in self._order:
+                if node.run is not None:
+                    values[id(node)] = node.run(*[values[id(other)] for other in node.inputs])
+                else:
+                    values[id(node)] = grid.given(node)
+
+    @cached_property
+    def _order(self) -> list[Node]:
+        """All nodes, each after those that it takes."""
+        from sweeps.engine.scalar import ordered
+
+        return ordered(self.roots)
 
     def _write(self, grid: Grid) -> None:
         """Write the nodes as a function of numbers, with a grid's values as an example."""
-        from sweeps.engine.scalar import KINDS, Recorder, ordered, written
+        from sweeps.engine.scalar import KINDS, Recorder, written
 
-        order, values = ordered(self.roots), grid.values
-        with settings(1):
-            for node in order:
-                if id(node) in values:
-                    continue
-                if node.run is None:
-                    values[id(node)] = grid.given(node)
-                else:
-                    values[id(node)] = node.run(*[values[id(other)] for other in node.inputs])
+        self._compute(grid)
+        values = grid.values
         names = {node: f"p{index}" for index, node in enumerate(self._varying)}
         recorder = Recorder(names, values)
-        recorder.record([node for node in order if node.run is not None])
+        recorder.record([node for node in self._order if node.run is not None])
         self._dtypes = [values[id(node)].dtype for node in self.roots]
         kept = [
             recorder.tape.of(recorder.of(node), KINDS[dtype.kind])

@@ -300,11 +300,10 @@ class Program:
             defaults[name] = Node(name, ("default", name, value), (), None, frozenset())
         return defaults
 
-    @cached_property
-    def assumed(self) -> dict[str, float]:
+    @property
+    def assumed(self) -> Mapping[str, float]:
         """The defaults on which results depend."""
-        taken = (node for node in self.nodes() if node.what[0] == "default")
-        return {node.name: float(node.what[2]) for node in taken}
+        return self._kept.below(self._roots()).assumed
 
     def algorithms(self) -> tuple[Algorithm, ...]:
         """Return all algorithms that take part, each once."""
