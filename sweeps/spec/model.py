@@ -34,13 +34,36 @@ PATTERN = "pattern"
 # What a file's shapes may be.
 FILE_SHAPES = (*SHAPES, *(name for name in FURTHER_SHAPES if name not in NUMBERS), PATTERN)
 KIND_WORDS = ("linear layers", "attention layers", "separate MoE layers")
-_OF_EXPERTS = ("experts_per_token", "expert_ffn_size", "shared_ffn_size", "dense_layers")
-_INDEX = ("index_heads", "index_head_size", "index_top_k")
 _SHAPES = read_rows(shipped("fields") / "shapes.csv")
 _NEEDING = {row["name"]: row["needs"] for row in _SHAPES if row["needs"]}
 # Of which a model, or a plan of it, has no more than of others.
 WITHIN = {row["name"]: row["within"] for row in _SHAPES if row["within"]}
-_OF_LATENTS = ("q_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "v_head_size")
+# What a shape brings with it, and why.
+_LATENT = ("qk_nope_head_size", "qk_rope_head_size", "v_head_size")
+_BRINGS = {
+    "experts": (("experts_per_token", "expert_ffn_size"), "every model with experts has one"),
+    "kv_lora_rank": (_LATENT, "every latent attention has one"),
+    "index_heads": (("index_head_size", "index_top_k"), "every indexer has one"),
+}
+# What says how many layers have experts.
+_OF_MIXTURES = (
+    "layers",
+    "dense_layers",
+    "moe_layer_frequency",
+    "experts",
+    "separate_moe_layers",
+    "routed_layers",
+)
+# Layers of which a model has no more than layers.
+_SOME = (
+    "sliding_window_layers",
+    "index_layers",
+    "pooled_layers",
+    "separate_moe_layers",
+    "routed_layers",
+    "bare_layers",
+    "linear_layers",
+)
 
 
 @frozen(slots=True)
@@ -146,8 +169,9 @@ def complete_shapes(values: Mapping[str, float]) -> dict[str, tuple[float, str]]
 
 def shape_faults(values: Mapping[str, float], location: str) -> list[str]:
     """Return what is missing from shapes or contradicts itself, a line each."""
-    missing = [f"{location}{name}: is missing; every model has one" for name in VITAL]
-    faults = [line for name, line in zip(VITAL, missing, strict=True) if name not in values]
+    faults = [
+        f"{location}{name}: is missing; every model has one" for name in VITAL if name not in values
+    ]
     full = {name: value for name, (value, _) in complete_shapes(values).items()} | dict(values)
 
     def wrong(name: str, why: str, allowed: str) -> None:
@@ -157,25 +181,24 @@ def shape_faults(values: Mapping[str, float], location: str) -> list[str]:
 
     def required(names: Iterable[str], why: str) -> None:
         for name in names:
-            if full[name] <= 0.0:
+            if full.get(name, 0.0) <= 0.0:
                 problem = "is zero" if name in values else "is missing"
                 faults.append(f"{location}{name}: {problem}; {why}")
 
     for name, needed in _NEEDING.items():
-        if full.get(name, 0.0) > 0.0 and not full.get(needed, 0.0):
+        # Queries alone come from a latent vector where the context's projection has one, too.
+        alone = name == "q_lora_rank" and full.get("output_rank", 0.0) > 0.0
+        if full.get(name, 0.0) > 0.0 and not (full.get(needed, 0.0) or alone):
             wrong(name, f"needs {needed}", f"give {needed}, or leave it out")
-    _mixture_faults(full, wrong, required)
-    if full.get(_INDEX[0], 0.0) > 0.0:
-        full |= {name: full.get(name, 0.0) for name in _INDEX}
-        required(_INDEX[1:], "every indexer has one")
+    for name, (names, why) in _BRINGS.items():
+        if full.get(name, 0.0) > 0.0:
+            required(names, why)
+    _mixture_faults(full, wrong)
     if full.get("linear_layers", 0.0) > 0.0:
-        full |= {name: full.get(name, 0.0) for name in HYBRID_SHAPES}
         # A linear attention that states its widths may have no convolution.
         sizes = HYBRID_SHAPES[1 : -len(HYBRID_FLAGS)]
         bare = full.get("linear_width", 0.0) > 0.0
         required(sizes[:-1] if bare else sizes, "every linear attention has one")
-        if full["linear_layers"] > full.get("layers", LARGEST):
-            wrong("linear_layers", "is more than there are", f"at most {full['layers']:g}")
     if "layers" in full:
         _layer_faults(full, wrong, required)
     if "heads" in full and "hidden_size" in full:
@@ -208,13 +231,7 @@ def order_figures(pattern: str, kind: str, source: str) -> dict[str, Figure]:
     return {name: Figure(number, "1", kind, source) for name, number in numbers_of(pattern).items()}
 
 
-def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
-    routed = full["experts"] > 0.0
-    if routed:
-        required(_OF_EXPERTS[:2], "every model with experts has one")
-    for name in () if routed else (*_OF_EXPERTS, "router_bias"):
-        if full[name] > 0.0:
-            wrong(name, "needs experts", "give experts, or leave it out")
+def _mixture_faults(full: Mapping[str, float], wrong: Any) -> None:
     if full["experts_per_token"] > full["experts"] > 0.0:
         wrong("experts_per_token", "is more than there are", f"at most {full['experts']:g}")
     for name, whole in (("groups_per_token", "expert_groups"), ("expert_groups", "experts")):
@@ -222,35 +239,16 @@ def _mixture_faults(full: Mapping[str, float], wrong: Any, required: Any) -> Non
             wrong(name, f"is more than {whole}", f"at most {full.get(whole, 0.0):g}")
     if full["experts"] % max(full.get("expert_groups", 0.0), 1.0):
         wrong("expert_groups", "does not divide experts", f"a divisor of {full['experts']:g}")
-    if full["kv_lora_rank"] > 0.0:
-        required(_OF_LATENTS[1:], "every latent attention has one")
-    # Queries alone come from a latent vector where the context's projection has one, too.
-    alone = full.get("output_rank", 0.0) > 0.0
-    for name in () if full["kv_lora_rank"] > 0.0 else _OF_LATENTS[alone:]:
-        if full[name] > 0.0:
-            wrong(name, "needs kv_lora_rank", "give kv_lora_rank, or leave it out")
 
 
 def _layer_faults(full: Mapping[str, float], wrong: Any, required: Any) -> None:
-    some = (
-        "sliding_window_layers",
-        "index_layers",
-        "pooled_layers",
-        "separate_moe_layers",
-        "routed_layers",
-        "bare_layers",
-    )
-    for name in some:
+    for name in _SOME:
         if full.get(name, 0.0) > full["layers"]:
             wrong(name, "is more than there are", f"at most {full['layers']:g}")
     if full["dense_layers"] > full["layers"]:
         wrong("dense_layers", "is more than there are", f"at most {full['layers']:g}")
         return
-    needed = ("layers", "dense_layers", "moe_layer_frequency", "experts")
-    known = {name: full[name] for name in needed}
-    for name in ("separate_moe_layers", "routed_layers"):
-        known[name] = full.get(name, 0.0)
-    moe = float(derive("moe_layers", known))
+    moe = float(derive("moe_layers", {name: full.get(name, 0.0) for name in _OF_MIXTURES}))
     if full["experts"] > 0.0 and moe == 0.0:
         wrong(
             "experts", "no layer has them", "fewer dense_layers, or a smaller moe_layer_frequency"
@@ -281,7 +279,7 @@ def join_figures(figures: Mapping[str, Figure]) -> dict[str, Figure]:
     given = (
         {**dict.fromkeys(HYBRID_FLAGS, none), **figures} if "linear_layers" in figures else figures
     )
-    given = {"index_layers": none, **given} if _INDEX[0] in figures else given
+    given = {"index_layers": none, **given} if "index_heads" in figures else given
     further = {name: given[name] for name in FURTHER_SHAPES if name in given}
     return {name: (figures.get(name) or added[name]) for name in SHAPES} | further
 

@@ -170,6 +170,24 @@ class Resolver:
                 there |= {name: axis.columns[name][index] for name in shared}
             yield there
 
+    def _axis_of(self, column: str) -> Axis | None:
+        return next((axis for axis in self.axes if column in axis.columns), None)
+
+    def _column(self, name: str) -> NDArray[Any]:
+        """Return all values of a quantity or label, along its axis or the one; none if unknown."""
+        axis = self._axis_of(name)
+        if axis is not None:
+            return axis.columns[name]
+        known = self.labels.get(name, self.constants.get(name))
+        return np.array([] if known is None else [known])
+
+    def _values(self, label: str) -> set[str]:
+        return set(map(str, self._column(label)))
+
+    def _texts(self, label: str) -> set[str]:
+        """Return all values of a label that may not be given."""
+        return self._values(label) if label in self.given else set()
+
     # A bare network: described by its topology and link, with nothing behind it.
 
     def _is_bare(self) -> bool:
@@ -217,7 +235,7 @@ class Resolver:
 
     def _machines(self) -> None:
         self._assume("hardware", LABELS["hardware"].default)
-        names = self._words("hardware")
+        names = [*map(str, self._column("hardware"))]
         machines = of_each(lambda name: load_hardware(name, self.folders), names)
         self.machines += machines.values()
         for figure in self._figures():
@@ -225,11 +243,6 @@ class Resolver:
             known = figure in FIGURES or any(origin.kind != UNKNOWN for origin in origins)
             if known and figure not in self.given:
                 self.give_column(figure, origins, self._axis_of("hardware"))
-
-    def _words(self, label: str) -> list[str]:
-        """Return a label's value at each point of its axis, or the one that it has."""
-        axis = self._axis_of(label)
-        return [self.labels[label]] if axis is None else [*map(str, axis.columns[label])]
 
     def _figures(self) -> tuple[str, ...]:
         """Return what is taken of machines."""
@@ -259,9 +272,6 @@ class Resolver:
             self.constants[target] = self.constants[source]
         self.origins[target] = (assumed(self.constants.get(source), why),)
         self.given.add(target)
-
-    def _axis_of(self, column: str) -> Axis | None:
-        return next((axis for axis in self.axes if column in axis.columns), None)
 
     def _extend(self, axis: Axis, columns: Mapping[str, NDArray[Any]]) -> None:
         longer = Axis(axis.name, {**axis.columns, **columns})
@@ -355,7 +365,7 @@ class Resolver:
         """Take each machine's own network, for so many ranks."""
         ranks, hardware = self._axis_of("ranks"), self._axis_of("hardware")
         if ranks is None or (hardware is not None and hardware is not ranks):
-            most = max(self._numbers("ranks"))
+            most = max(self._column("ranks"))
             self._by_machine("topology", lambda machine: self._network(machine, most))
         else:
             points = self.points([ranks], ("ranks", "hardware"))
@@ -376,7 +386,7 @@ class Resolver:
 
     def _network(self, machine: Machine, ranks: float) -> Origin:
         """Return a machine's network for a number of ranks: its node's, or its nodes'."""
-        sizes = self._numbers("gpus_per_node") if "gpus_per_node" in self.sweep.given else ()
+        sizes = self._column("gpus_per_node") if "gpus_per_node" in self.sweep.given else ()
         node = min(sizes) if len(sizes) else machine.figures["gpus_per_node"].value
         if ranks > node:
             why = f"the machine's own, for more than the {node:g} ranks of a node"
@@ -390,15 +400,6 @@ class Resolver:
             why = f"the machine's own: an axis wraps around where {whole} divides it"
             return assumed("mesh", why).of(machine.name)
         return assumed(machine.scale_up_kind, "the machine's own").of(machine.name)
-
-    def _numbers(self, name: str) -> NDArray[Any]:
-        """Return all values of a quantity that the user gives."""
-        axis = self._axis_of(name)
-        return np.array([self.constants[name]]) if axis is None else axis.columns[name]
-
-    def _texts(self, label: str) -> set[str]:
-        """Return all values of a label that may not be given."""
-        return self._values(label) if label in self.given else set()
 
     def _software(self) -> None:
         """Give what a library's profile says of the machines."""
@@ -507,10 +508,6 @@ class Resolver:
         return [library for library, _ in points], constants
 
     # Shapes.
-
-    def _values(self, label: str) -> set[str]:
-        axis = self._axis_of(label)
-        return {self.labels[label]} if axis is None else set(map(str, axis.columns[label]))
 
     def _grid_sizes(self) -> None:
         """Give meshes and tori the sides that aren't given: the rest of the ranks, evenly."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,10 +125,7 @@ class TrainingResolver(PresetResolver, Statement):
 
     def _own_topology(self, grids: Sequence[Machine]) -> None:
         """Take the torus of machines that are one, for so many GPUs."""
-        axes = [
-            candidate for candidate in self.axes if {"world_size", *WORLD} & set(candidate.columns)
-        ]
-        sizes = np.unique(self._worlds(axes))
+        sizes = np.unique(self._worlds())
         each = [
             [
                 self._network(hardware, size) if hardware in grids else assumed(HIERARCHY)
@@ -149,20 +145,19 @@ class TrainingResolver(PresetResolver, Statement):
             wrong = "chips of some plans fit into a pod, or wrap around, and those of others don't"
             refuse("topology", "not given", wrong, "give one")
 
-    def _worlds(self, axes: Sequence[Axis]) -> NDArray[np.float64]:
-        """Return how many GPUs plans have, along some axes."""
-        gpus = np.ones([1] * len(axes))
+    def _worlds(self) -> NDArray[np.float64]:
+        """Return how many GPUs plans have, on the open grid of the axes."""
+        gpus = np.ones([1] * len(self.axes))
         for name in ("world_size",) if "world_size" in self.given else WORLD:
-            axis = self._axis_of(name)
-            values = [self.constants.get(name, 1.0)] if axis is None else axis.columns[name]
-            gpus = gpus * _on_axes(axes, name, np.asarray(values))
+            if name in self.given:
+                gpus = gpus * self._on_axes(name)
         return gpus
 
     # Labels.
 
     def _habits(self, name: str, part: str, other: Origin) -> list[Origin]:
         """Return what the software takes if the user says nothing: one, or along its axis."""
-        names = self._words("framework")
+        names = [*map(str, self._column("framework"))]
         loaded = [(framework, getattr(self._framework(framework), part)) for framework in names]
         habits = [
             habits_of[name].origin.of(framework) if name in habits_of else other
@@ -206,7 +201,7 @@ class TrainingResolver(PresetResolver, Statement):
         if "overlap_slowdown" in self.sweep.given and taken:
             wrong = f"follows from {taken[0]}, which is given, too"
             faults.append(fault("overlap_slowdown", "given", wrong, "one of them"))
-        ranks = self._all("lora_rank", self._axis_of("lora_rank"))
+        ranks = self._column("lora_rank")
         if np.any(ranks == 0.0) and np.any(ranks > 0.0):
             wrong = "is full training, beside ranks that train adapters alone"
             faults.append(fault("lora_rank", "0", wrong, "a sweep of its own"))
@@ -232,11 +227,11 @@ class TrainingResolver(PresetResolver, Statement):
 
     def _beyond(self, part: str, whole: str, wrong: str = "is more than there are") -> list[str]:
         """Return the fault of a quantity that is more than another one allows."""
-        axes = self._axis_of(part), self._axis_of(whole)
-        both = [self._all(name, axis) for name, axis in zip((part, whole), axes, strict=True)]
-        if not {part, whole} & self.sweep.given or not all(map(len, both)):
+        counts, limits = self._column(part), self._column(whole)
+        if not {part, whole} & self.sweep.given or not (len(counts) and len(limits)):
             return []
-        counts, limits = both if axes[0] is axes[1] else (both[0], np.max(both[1]))
+        if self._axis_of(part) is not self._axis_of(whole):
+            limits = np.max(limits)
         beyond = counts > limits
         if not np.any(beyond):
             return []
@@ -244,11 +239,6 @@ class TrainingResolver(PresetResolver, Statement):
         units = VOCABULARY[part].units
         value, most = (format_quantity(count, units) for count in (counts[beyond][0], limit))
         return [fault(part, value, wrong, f"at most {whole} = {most}")]
-
-    def _all(self, name: str, axis: Axis | None) -> NDArray[Any]:
-        """Return all values of a quantity; none where nothing says it."""
-        known = [self.constants[name]] if name in self.constants else []
-        return np.asarray(known if axis is None else axis.columns[name], dtype=np.float64)
 
     def _models(self, axis: Axis) -> None:
         names = map(str, axis.columns["model"])
@@ -277,24 +267,17 @@ class TrainingResolver(PresetResolver, Statement):
 
     def _bare(self) -> None:
         """Complete shapes that the user gave one by one; what can't be had stays away."""
-        given = {name: self._first(name) for name in SHAPES if name in self.given}
-        completed = complete_shapes({k: v for k, v in given.items() if v is not None})
-        for name, (value, why) in completed.items():
+        given = {name: float(self._column(name)[0]) for name in SHAPES if name in self.given}
+        for name, (value, why) in complete_shapes(given).items():
             # Formulas give what follows from other shapes.
             if name not in ("kv_heads", "head_size", "ffn_size"):
                 self.take(name, assumed(value, why))
-
-    def _first(self, name: str) -> float | None:
-        axis = self._axis_of(name)
-        if axis is not None:
-            return float(axis.columns[name][0])
-        return self.constants.get(name)
 
     # The plan.
 
     def take_habits(self) -> None:
         """Take what plans of the software that trains usually have."""
-        experts, axis = self._first("experts") or 0.0, self._axis_of("experts")
+        experts, axis = any(self._column("experts")[:1]), self._axis_of("experts")
         plain = self.labels.get("framework", "").endswith(f"+{TEXTBOOK}")
         if axis is not None and plain and "sequence_parallel" not in self.given:
             routed = (axis.columns["experts"] > 0).astype(np.float64)
@@ -303,7 +286,7 @@ class TrainingResolver(PresetResolver, Statement):
             why = "with experts, as Megatron-LM demands"
             self.origins["sequence_parallel"] = (assumed(None, why),)
         why = OF_EXPERTS if experts else "off"
-        self._take_habit("sequence_parallel", "plan", assumed(float(experts > 0), why))
+        self._take_habit("sequence_parallel", "plan", assumed(float(experts), why))
         usual = Origin(*usual_table()["training"]["zero_stage"])
         self._take_habit("zero_stage", "plan", usual)
 
@@ -313,35 +296,18 @@ class TrainingResolver(PresetResolver, Statement):
         """Cut domains of many hosts as jobs are placed, wherever a job doesn't fill them."""
         if "gpus_per_node" in self.sweep.given:
             return
-        axis, indices = self._axis_of("hardware"), [0] * len(self.machines)
-        if axis is not None:
-            names = list(map(str, axis.columns["hardware"]))
-            indices = [list(dict.fromkeys(names)).index(name) for name in names]
-        rows = [self.machines[index] for index in indices]
-        if not any("gpus_per_host" in machine.figures for machine in rows):
+        if not any("gpus_per_host" in machine.figures for machine in self.machines):
             return
-        degrees = ("world_size",) if "world_size" in self.given else WORLD
-        axes = [
-            candidate
-            for candidate in self.axes
-            if candidate is axis or set(degrees) & set(candidate.columns)
-        ]
-        gpus = self._worlds(axes)
-        several = [m.name for m in rows if "gpus_per_host" in m.figures]
-        counts = [per_node(machine, "gpus") for machine in rows]
-        domain = _on_axes(axes, "hardware", np.array(counts))
-        wide = _on_axes(axes, "hardware", np.array([machine.name in several for machine in rows]))
-        taken = np.where(wide > 0.0, cut_domain(gpus, domain), domain)
-        taken = np.broadcast_to(taken, [len(candidate) for candidate in axes])
+        domain = self._of_machines(lambda machine: per_node(machine, "gpus"))
+        cards = self._of_machines(lambda machine: per_node(machine, "nics"))
+        several = self._of_machines(lambda machine: float("gpus_per_host" in machine.figures))
+        taken = np.where(several > 0.0, cut_domain(self._worlds(), domain), domain)
         if np.all(taken == domain):
             return
-        cards = _on_axes(
-            axes, "hardware", np.array([per_node(machine, "nics") for machine in rows])
-        )
         why = f"of a domain of {domain.max():g} GPUs a job takes the most that divides its own"
         for name, value in (("gpus_per_node", taken), ("nics_per_node", cards * taken / domain)):
             if name not in self.sweep.given:
-                self._spread(name, np.asarray(value, dtype=np.float64), axes)
+                self._spread(name, np.asarray(value, dtype=np.float64))
                 self.origins[name] = (assumed(self.constants.get(name), why),)
 
     # Constants of the machine and its software.
@@ -369,9 +335,7 @@ class TrainingResolver(PresetResolver, Statement):
             self.give(name, [table.get(name, other) for table in tables], there)
 
     def _table(self, labels: Mapping[str, str]) -> dict[str, Origin]:
-        machine: Machine = next(
-            (m for m in self.machines if m.name == labels["hardware"]), None
-        ) or load_hardware(labels["hardware"], self.folders)
+        machine = load_hardware(labels["hardware"], self.folders)
         software, numbers = self.software_at(labels)
         framework = self._framework(software)
         constants = training_constants(
@@ -387,12 +351,6 @@ class TrainingResolver(PresetResolver, Statement):
             constants |= userbuffers_figures(machine, rates_of(labels["precision"]), constants)
         told = software, labels["precision"], labels.get("preset", "")
         return constants | numbers | known_of_run(machine, *told)
-
-
-def _on_axes(axes: Sequence[Axis], column: str, values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return a column's values along some axes, as an open grid."""
-    shape = [len(axis) if column in axis.columns else 1 for axis in axes]
-    return np.asarray(values, dtype=np.float64).reshape(shape)
 
 
 def _lacking(name: str, model: Model) -> float:

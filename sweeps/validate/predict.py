@@ -32,10 +32,9 @@ from overhead.shipped import Usual, loss_figures, usual_table
 from overhead.together import compute
 from sweeps.bands import change_by, percent
 from sweeps.errors import InputError, fault, nearest
-from sweeps.origin import MEASURED
+from sweeps.origin import MEASURED, UNKNOWN
 from sweeps.result import Field, Result, of_rows
 from sweeps.spec.catalog import load_framework, load_hardware
-from sweeps.spec.fields import Figure
 from sweeps.spec.framework import (
     RECIPE_RULE,
     Framework,
@@ -43,7 +42,7 @@ from sweeps.spec.framework import (
 )
 from sweeps.spec.known import known_of_run
 from sweeps.spec.machine import Machine, rates_of
-from sweeps.spec.resolve_operation import FIGURES
+from sweeps.spec.resolve_operation import FIGURES, figure_of
 from sweeps.spec.software import own_library, priced
 from sweeps.spec.units import format_quantity, parse_quantity
 from sweeps.validate.run_table import read_csv
@@ -243,32 +242,21 @@ class _Group:
     step: Evaluation | None  # Of their steps; None of memory
 
 
-# Where a constant stands: ``hardware`` or ``framework``, the file, the generation of GPUs for which
-# a framework has it, or nothing, and the figure.
-Place = tuple[str, str, str, str]
-
-
 class Constants:
-    """The constants of machines and software, by labels, some with another value if asked for."""
+    """The constants of machines and software, by labels."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = folders
-        self._machines: dict[str, Machine] = {}
-        self._frameworks: dict[str, Framework] = {}
         self._profiles: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
 
-    def of(
-        self, labels: Mapping[str, str], *, step: bool, changes: Mapping[Place, float] | None = None
-    ) -> dict[str, float]:
+    def of(self, labels: Mapping[str, str], *, step: bool) -> dict[str, float]:
         """Return the constants of the machine and its software that a prediction takes."""
-        framework = self.framework(labels["framework"], changes or {})
-        known = self.machine(labels["hardware"]) if "hardware" in labels else None
+        framework = self.framework(labels["framework"])
+        machine = self.machine(labels["hardware"]) if "hardware" in labels else None
         words = labels["framework"], labels["precision"], labels.get("preset", "")
-        run = known_of_run(known, *words)
-        values = {name: origin.value for name, origin in run.items()}
-        if "hardware" in labels:
-            machine = self.machine(labels["hardware"], changes or {})
-            constants = training_constants(
+        origins = known_of_run(machine, *words)
+        if machine is not None:
+            origins |= training_constants(
                 machine,
                 framework,
                 precision=labels["precision"],
@@ -277,92 +265,33 @@ class Constants:
                 fp8_scaling=labels.get("fp8_scaling"),
                 loss=labels.get("loss"),
             )
-            values |= {name: constant.value for name, constant in constants.items()}
-            if step:
-                values |= _network(machine)
-                values |= self.library(labels)[1]
+            network = {name: figure_of(machine, name) for name in FIGURES if step}
+            origins |= {name: link for name, link in network.items() if link.kind != UNKNOWN}
+            further = self.library(labels)[1] if step else {}
         else:
-            values |= {name: figure.value for name, figure in framework.figures.items()}
-            of_loss = framework.of_loss(labels.get("loss"))
-            values |= {name: origin.value for name, origin in of_loss.items()}
-            values |= _recipe(framework, labels).given()
-        return values
+            origins |= {name: figure.origin for name, figure in framework.figures.items()}
+            origins |= framework.of_loss(labels.get("loss"))
+            further = _recipe(framework, labels).given()
+        return {name: origin.value for name, origin in origins.items()} | further
 
     def library(self, labels: Mapping[str, str]) -> tuple[str, dict[str, float]]:
         """Return the library that runs collectives, and its constants, in a step."""
         key = labels["hardware"], labels.get("fabric", "")
         if key not in self._profiles:
-            machine = self.machine(key[0])
+            machine = load_hardware(key[0], self.folders)
             words = {"environment": IN_A_STEP, "software": own_library(machine).value}
             words |= {"fabric": key[1]} if key[1] else {}
             name, constants = priced(machine, words)
             self._profiles[key] = name, {n: constant.value for n, constant in constants.items()}
         return self._profiles[key]
 
-    def machine(self, name: str, changes: Mapping[Place, float] | None = None) -> Machine:
-        """Return a machine, with other values of figures where some are given."""
-        if name not in self._machines:
-            self._machines[name] = load_hardware(name, self.folders)
-        machine = self._machines[name]
-        changed = _own(changes or {}, "hardware", machine.name)
-        if not changed:
-            return machine
-        return replace(machine, figures=_changed(machine.figures, changed.get("", {})))
+    def machine(self, name: str) -> Machine:
+        """Return a machine of the catalogue; a fit has one with other figures."""
+        return load_hardware(name, self.folders)
 
-    def framework(self, name: str, changes: Mapping[Place, float] | None = None) -> Framework:
-        """Return a framework with its options, with other values of figures."""
-        base, *options = name.split("+")
-        changed = _own(changes or {}, "framework", base)
-        switched = {
-            option: values[""]
-            for option in options
-            if (values := _own(changes or {}, "framework", f"{base}+{option}"))
-        }
-        if changed or switched:
-            plain = self.framework(base)
-            parts = {
-                option: replace(
-                    plain.options[option], figures=_changed(plain.options[option].figures, values)
-                )
-                for option, values in switched.items()
-            }
-            generations = {
-                generation: _changed(plain.generations.get(generation, {}), values)
-                for generation, values in changed.items()
-                if generation
-            }
-            plain = replace(
-                plain,
-                figures=_changed(plain.figures, changed.get("", {})),
-                generations={**plain.generations, **generations},
-                options={**plain.options, **parts},
-            )
-            return plain.with_options(options)
-        if name not in self._frameworks:
-            self._frameworks[name] = load_framework(name, self.folders)
-        return self._frameworks[name]
-
-
-def _own(changes: Mapping[Place, float], kind: str, file: str) -> dict[str, dict[str, float]]:
-    """Return the changes of a file's figures, by generation."""
-    by_generation: dict[str, dict[str, float]] = {}
-    for (of, where, generation, figure), value in changes.items():
-        if of == kind and where == file:
-            by_generation.setdefault(generation, {})[figure] = value
-    return by_generation
-
-
-def _changed(figures: Mapping[str, Figure], values: Mapping[str, float]) -> dict[str, Figure]:
-    changed = {
-        name: Figure(
-            value,
-            VOCABULARY[quantity].units if (quantity := name) in VOCABULARY else "1",
-            MEASURED,
-            "fitted",
-        )
-        for name, value in values.items()
-    }
-    return {**figures, **changed}
+    def framework(self, name: str) -> Framework:
+        """Return a framework with its options; a fit has one with other figures."""
+        return load_framework(name, self.folders)
 
 
 def _recipe(framework: Framework, labels: Mapping[str, str]) -> Recipe:
@@ -371,22 +300,6 @@ def _recipe(framework: Framework, labels: Mapping[str, str]) -> Recipe:
     chosen = framework.precisions.get(precision)
     usual = RECIPE_RULE[precision] if chosen is None else chosen.value
     return RECIPES[labels.get("recipe", usual)]
-
-
-def _network(machine: Machine) -> dict[str, float]:
-    """Return a machine's figures of its links, and what its switches can do."""
-    figures = machine.figures
-    values = {name: figures[name].value for name in FIGURES if name in figures}
-    values["intra_nvls"] = float("nvls" in machine.in_network)
-    for level, abilities in (
-        ("intra", machine.in_network),
-        ("inter", machine.scale_out_in_network),
-    ):
-        values[f"{level}_inc"] = float(bool({"inc", "sharp"} & set(abilities)))
-    plain = values.get("intra_latency", 0.0)
-    slow = figures["in_network_latency"].value if "in_network_latency" in figures else plain
-    values["in_network_latency_factor"] = slow / plain if plain > 0.0 else 1.0
-    return values
 
 
 # What running takes: rows of any quantity, each with what it is predicted from.

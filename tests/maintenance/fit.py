@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,22 @@ from numpy.typing import NDArray
 from overhead.everything import load
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError, fault, nearest
+from sweeps.origin import MEASURED
 from sweeps.spec.catalog import load_framework, load_hardware
 from sweeps.spec.fields import Figure
 from sweeps.spec.files import read_toml
+from sweeps.spec.framework import Framework
 from sweeps.spec.known import FITTED
-from sweeps.spec.machine import KERNELS, PRECISIONS, rates_of
-from sweeps.validate.predict import CHOOSING, Constants, MeasuredRow, Place
+from sweeps.spec.machine import KERNELS, PRECISIONS, Machine, rates_of
+from sweeps.validate.predict import CHOOSING, Constants, MeasuredRow
 from sweeps.validate.scores import LEFT_OUT
 from sweeps.validate.training_rows import Case
 
 Floats = NDArray[np.float64]
 
+# Where a constant stands: ``hardware`` or ``framework``, the file, the generation of GPUs for which
+# a framework has it, or nothing, and the figure.
+Place = tuple[str, str, str, str]
 # Relative size of a constant's change by which a derivative is taken, and most change of a round.
 SHIFT, STRIDE = 0.01, 0.5
 ROUNDS, ENOUGH = 12, 1e-3
@@ -144,6 +149,51 @@ def catalogued(plan: FitPlan, folders: Sequence[Path] = ()) -> Floats:
     return np.array(found, dtype=np.float64)
 
 
+class _Changed(Constants):
+    """The constants of machines and software, some with other values, by where they stand."""
+
+    def __init__(self, folders: Sequence[Path], changes: Mapping[Place, float]) -> None:
+        super().__init__(folders)
+        self.changes = changes
+
+    def _others(
+        self, figures: Mapping[str, Figure], kind: str, file: str, generation: str = ""
+    ) -> dict[str, Figure]:
+        """Return figures of a file with the other values that are of it."""
+        changed = {
+            name: Figure(
+                value, VOCABULARY[name].units if name in VOCABULARY else "1", MEASURED, "fitted"
+            )
+            for (of, where, on, name), value in self.changes.items()
+            if (of, where, on) == (kind, file, generation)
+        }
+        return {**figures, **changed}
+
+    def machine(self, name: str) -> Machine:
+        machine = super().machine(name)
+        return replace(machine, figures=self._others(machine.figures, "hardware", machine.name))
+
+    def framework(self, name: str) -> Framework:
+        base, *options = name.split("+")
+        plain = super().framework(base)
+        places = {place[2]: None for place in self.changes if place[:2] == ("framework", base)}
+        generations = {
+            generation: self._others(
+                plain.generations.get(generation, {}), "framework", base, generation
+            )
+            for generation in (*plain.generations, *filter(None, places))
+        }
+        parts = {
+            option: replace(
+                part, figures=self._others(part.figures, "framework", f"{base}+{option}")
+            )
+            for option, part in plain.options.items()
+        }
+        figures = self._others(plain.figures, "framework", base)
+        changed = replace(plain, figures=figures, generations=generations, options=parts)
+        return changed.with_options(options)
+
+
 class _Model:
     """The engine's predictions of all rows, and their derivatives by the constants."""
 
@@ -176,25 +226,24 @@ class _Model:
             jacobian[places] = (np.log(predicted[1:] / predicted[0]) / SHIFT).T
         return residuals, jacobian
 
-    def _changes(self, logs: Floats) -> dict[Place, float]:
-        return {
+    def _changes(self, logs: Floats) -> Constants:
+        changes = {
             place: term.prior * float(np.exp(log))
             for term, log in zip(self.terms, logs, strict=True)
             for place in term.places()
         }
+        return _Changed(self.constants.folders, changes)
 
-    def _predict(self, places: Sequence[int], changes: Sequence[Mapping[Place, float]]) -> Floats:
+    def _predict(self, places: Sequence[int], changes: Sequence[Constants]) -> Floats:
         """Return predictions of some rows, by which constant is changed, the first by none."""
         cases = [self.cases[place] for place in places]
         known: dict[tuple[str, ...], list[dict[str, float]]] = {}
         for case in cases:
             key = _chosen(case)
             if key not in known:
-                base = self.constants.of(case.labels, step=True, changes=changes[0])
+                base = changes[0].of(case.labels, step=True)
                 known[key] = [
-                    self.constants.of(case.labels, step=True, changes=change)
-                    if self._touches(index - 1, case)
-                    else base
+                    change.of(case.labels, step=True) if self._touches(index - 1, case) else base
                     for index, change in enumerate(changes)
                 ]
         rows: dict[str, Any] = {}
