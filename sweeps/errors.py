@@ -75,7 +75,7 @@ def fault(field: str, value: object, wrong: str, allowed: str) -> str:
 
 def refuse(field: str, value: object, wrong: str, allowed: str) -> NoReturn:
     """Refuse input for one `fault`."""
-    raise InputError(fault(field, value, wrong, allowed))
+    raise InputError(fault(field, value, wrong, allowed)) from None
 
 
 def reject(location: object, wrong: str) -> NoReturn:
@@ -151,6 +151,15 @@ class Faults:
     def add(self, field: str, value: object, wrong: str, allowed: str) -> None:
         """Add a fault."""
         self.faults.append(fault(field, value, wrong, allowed))
+
+    def check_keys(
+        self, location: str, names: Iterable[str], known: Iterable[str], wrong: str = "no such key"
+    ) -> None:
+        """Add each name that isn't known, with the nearest that is."""
+        listed = tuple(known)
+        for name in names:
+            if name not in listed:
+                self.add(f"{location}.{name}".strip("."), "..", wrong, nearest(name, listed))
 
     def of(self, read: Callable[..., Value], *arguments: Any, **named: Any) -> Value | None:
         """Call what may find faults; return None where it does, and keep them."""

@@ -120,10 +120,10 @@ def _content(name: str) -> tuple[bytes, float]:
         return path.read_bytes(), status.st_mtime
     except FileNotFoundError:
         allowed = "expects the output of nccl-tests (text, JSON or CSV)"
-        raise InputError(fault("LOG", name, "no such file", allowed)) from None
+        refuse("LOG", name, "no such file", allowed)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "can't be read"
-        raise InputError(fault("LOG", name, reason, "a log of nccl-tests")) from None
+        refuse("LOG", name, reason, "a log of nccl-tests")
 
 
 def _piped() -> bytes:

@@ -34,7 +34,7 @@ from sweeps.calibration.log import (
     operation_of,
 )
 from sweeps.calibration.settings import NO_NVLS, SIMPLE_FORMS, left_by
-from sweeps.errors import InputError, fault, refuse, reject
+from sweeps.errors import InputError, refuse, reject
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.machine import CONSTANTS, FABRIC, ISSUE, SHARED, Machine
 from sweeps.spec.resolve import resolve
@@ -525,7 +525,7 @@ class _Part:
         try:
             candidates(constants["topology"], operation, algorithm)
         except ValueError as error:
-            raise InputError(fault("--algorithm", algorithm, "isn't allowed", str(error))) from None
+            refuse("--algorithm", algorithm, "isn't allowed", str(error))
         spec = {"axes": {"case": case}, "constants": constants, "quantities": ["time"]}
         resolved = resolve(read_sweep(spec, bare_is_si=True))
         columns = {n: v for axis in resolved.axes for n, v in axis.columns.items()}

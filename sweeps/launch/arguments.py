@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,11 +10,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from sweeps.launch.setting import Reading, Setting
-from sweeps.launch.shell import HOLE, Word, parsed
+from sweeps.launch.shell import HOLE, Word
 from sweeps.launch.terms import Key, keys_of
 
 FALSE = frozenset(("false", "no", "off", "0"))
-MOST = 10_000  # layers
 # What others are divided by.
 AT_LEAST_ONE = frozenset(
     ("tp", "pp", "cp", "ep", "etp", "heads", "micro_batch_size", "sequence_length", "world_size")
@@ -233,7 +231,7 @@ class Settings:
                 reading.no_cost.append(shown)
             elif key.effect == "small":
                 reading.small.append(shown)
-            elif key.effect == "not modelled" or name not in self.used:
+            elif key.effect == "not modelled" or not (key.effect == "implied" or name in self.used):
                 if str(setting.value).lower() not in FALSE:
                     reading.not_modelled.append(shown)
             else:
@@ -253,32 +251,3 @@ def meant(name: str, known: Iterable[str]) -> str:
     """Return a name that isn't known, with the nearest that is."""
     near = get_close_matches(name, list(known), 1, 0.8)
     return f"{name} (did you mean {near[0]}?)" if near else name
-
-
-def listed(text: str) -> list[int] | None:
-    """Return a list of whole numbers as Python writes it, such as ``([0]*3+[1]*58)``."""
-
-    def value(node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(value=int() as number):
-                return number
-            case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                return [value(element) for element in elements]
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                parts = value(left), value(right)
-                count = next(part for part in parts if isinstance(part, int))
-                values = next(part for part in parts if isinstance(part, list))
-                if count * len(values) > MOST:
-                    raise ValueError
-                return values * count
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return value(left) + value(right)
-        raise ValueError
-
-    try:
-        numbers = value(parsed(text).body)
-    except (SyntaxError, ValueError, TypeError, StopIteration, RecursionError, MemoryError):
-        return None
-    if not isinstance(numbers, list) or len(numbers) > MOST:
-        return None
-    return numbers if all(isinstance(number, int) for number in numbers) else None

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweeps.errors import InputError, reject
+from sweeps.launch.calculated import calculated
 from sweeps.launch.setting import Location, Setting
-from sweeps.launch.shell import calculated
 
 DEEPEST = 20
 Tree = dict[str, Any]
@@ -152,17 +152,14 @@ class Calls:
             tree[keyword.arg] = self._value(keyword.value, names, deep)
         return tree
 
-    def _number(self, node: ast.expr, names: Mapping[str, object]) -> int | float:
+    def _number(self, node: ast.expr, names: Mapping[str, object]) -> int:
         """Return a product or sum of constants and of names that are constants."""
         text = ast.unparse(node)
+        known = {name: value.value for name, value in names.items() if isinstance(value, _Lined)}
         for child in ast.walk(node):
-            if isinstance(child, ast.Name):
-                value = names.get(child.id)
-                number = value.value if isinstance(value, _Lined) else None
-                if not isinstance(number, int):
-                    raise Unreadable(node.lineno, f"{child.id} isn't known in '{text}'")
-        replaced = ast.unparse(_Replaced(names).visit(ast.parse(text, mode="eval")))
-        result = calculated(replaced)
+            if isinstance(child, ast.Name) and not isinstance(known.get(child.id), int):
+                raise Unreadable(node.lineno, f"{child.id} isn't known in '{text}'")
+        result = calculated(text, known)
         if result is None:
             raise Unreadable(node.lineno, f"'{text}' isn't a whole number's calculation")
         return result
@@ -177,16 +174,6 @@ class _Lined:
     def __init__(self, value: Any, line: int) -> None:
         self.value: Any = value.value if isinstance(value, _Lined) else value
         self.line = line
-
-
-class _Replaced(ast.NodeTransformer):
-    """Puts constants in the place of their names."""
-
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Constant(self.names[node.id].value)
 
 
 def _imports(module: ast.Module) -> Iterator[tuple[str, str]]:

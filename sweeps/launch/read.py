@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.errors import InputError, few, reject
+from sweeps.errors import InputError, few, reject, tell_all
 from sweeps.launch import (
     read_bridge,
     read_hugging_face,
@@ -80,8 +80,7 @@ def read_launches(paths: Sequence[str], overrides: Overrides | None = None) -> l
         readings.append(read_parts(parts, given))
     # A value may have several lines; a fault has one.
     faults = [" ".join(fault.split()) for reading in readings for fault in reading.faults]
-    if faults:
-        raise InputError(list(dict.fromkeys(faults)))
+    tell_all(list(dict.fromkeys(faults)))
     return readings
 
 

@@ -99,7 +99,6 @@ def _batch(settings: Settings, dp: float) -> None:
         settings.reading.asks.append("--micro-batch-size")
     settings.take("micro_batch_size", micro, BATCHES[0], why="the batch in equal parts")
     settings.take("global_batch_size", whole, BATCHES[2], BATCHES[0])
-    settings.find(BATCHES[1])
 
 
 def _zero(settings: Settings, dp: float) -> float:

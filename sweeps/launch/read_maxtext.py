@@ -155,7 +155,6 @@ def _software(settings: Settings) -> None:
             f"remat_policy {policy} keeps, makes again or offloads some tensors: "
             f"recompute {policies[policy]} is nearest"
         )
-    settings.find("decoder_layer_input")
     tiles = settings.number("num_vocab_tiling", default=1.0)
     if tiles > 1.0:
         settings.take("loss", "vocab_tiling", "num_vocab_tiling")
@@ -168,5 +167,3 @@ def _software(settings: Settings) -> None:
     rate = settings.number("dropout_rate", default=0.0, whole=False)
     on = settings.text("enable_dropout", default="true").lower() not in FALSE
     settings.take("dropout", float(on and rate > 0.0), "dropout_rate")
-    for key in ("dtype", "grad_dtype", "mu_dtype", "opt_type", "capacity_factor", "packing"):
-        settings.find(key)

@@ -250,7 +250,6 @@ def _overlap(settings: Settings, degrees: Mapping[str, float]) -> Iterator[str]:
         )
     if "--overlap-moe-expert-parallel-comm" in settings:
         yield "ep_overlap"
-    settings.find("--delay-wgrad-compute")
     unfused = "--no-gradient-accumulation-fusion"
     settings.take_switch("gradient_accumulation_fusion", unfused, 0.0)
     settings.take_switch("unfused_operations", "--moe-router-fusion", 0.0)
@@ -278,9 +277,8 @@ def _precision(settings: Settings) -> Iterator[str]:
             "precision", width, *widths, why="neither --bf16 nor --fp16: single precision"
         )
     yield from _states(settings, width)
-    if settings.text("--fp8-format") and "--fp8-param-gather" in settings:
+    if "--fp8-param-gather" in settings and settings.text("--fp8-format"):
         yield "fp8_parameters"
-    settings.find("--fp8-param-gather")
     if "--fp8-dot-product-attention" in settings:
         yield "fp8_attention"
     if "--first-last-layers-bf16" in settings:
@@ -351,7 +349,6 @@ def _software(settings: Settings) -> Iterator[str]:
     if graphs != "none" or "--enable-cuda-graph" in settings:
         options = terms_of(MEGATRON)["cuda_graph_modules"]
         yield from [options[word] for word in words if word in options] or ["cuda_graphs"]
-    settings.find("--transformer-impl")
 
 
 def _loss(settings: Settings) -> Iterator[str]:

@@ -12,7 +12,8 @@ from math import isnan
 
 from overhead.model.order import numbers_of
 from sweeps.errors import InputError
-from sweeps.launch.arguments import Settings, listed
+from sweeps.launch.arguments import Settings
+from sweeps.launch.calculated import listed
 from sweeps.launch.setting import Setting
 from sweeps.launch.terms import MEGATRON, keys_of, terms_of
 from sweeps.spec.catalog import load_model
@@ -141,7 +142,6 @@ def _feed_forward(settings: Settings, hidden: float) -> None:
     gates = ("--swiglu", "--gated-linear-unit", "--quick-geglu")
     gated = any(gate in settings for gate in gates)
     settings.take("gated_mlp", float(gated), *gates, why="an MLP without a gate")
-    settings.find("--squared-relu")
     inner = settings.number("--ffn-hidden-size", quantity="ffn_size")
     if "ffn_size" in settings.reading.given:
         return
@@ -178,7 +178,6 @@ def _attention(settings: Settings, hidden: float, heads: float) -> None:
     if settings.text("--softmax-type") == "learnable":
         settings.take("attention_sinks", heads, "--softmax-type")
     settings.take_switch("output_gate", "--attention-output-gate")
-    settings.find("--qk-l2-norm")
 
 
 def _window(settings: Settings, layers: float) -> None:
@@ -265,8 +264,6 @@ def _common(settings: Settings) -> None:
         "--attention-dropout",
         why="dropout 0.1",
     )
-    for flag in ("--hidden-dropout", "--attention-dropout", "--max-position-embeddings"):
-        settings.find(flag)
 
 
 def _mixture(settings: Settings, layers: float) -> None:

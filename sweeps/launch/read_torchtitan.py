@@ -195,7 +195,6 @@ def _batch(
         if batch < 0.0:
             batch = local * dp
         key, why = "training.global_batch_size", "a global batch of the ranks' local ones"
-        settings.find("training.local_batch_size", "training.batch_size")
     settings.take("global_batch_size", batch, key, why=why)
     steps = settings.number("training.steps", default=10000.0)
     tokens = steps * batch * length
@@ -307,7 +306,6 @@ def _software(settings: Settings, degrees: Mapping[str, float]) -> list[str]:
         settings.take("loss", "chunked", "loss.num_chunks")
     for name in ("optimizer_offload", "parameter_offload"):
         settings.take_switch(name, "training.enable_cpu_offload")
-    settings.find("model.attn_backend")
     return options
 
 
@@ -334,7 +332,6 @@ def _precision(settings: Settings, options: list[str]) -> None:
     held = settings.text("training.dtype", default="float32")
     if held == "bfloat16":
         settings.take("recipe", "bf16_adam", "training.dtype")
-    settings.find("training.mixed_precision_reduce")
     name = settings.text("optimizer.name", default="AdamW")
     if name not in ("AdamW", "Adam"):
         settings.reading.notes.append(f"optimizer.name {name}: states of AdamW are counted")

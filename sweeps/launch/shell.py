@@ -7,13 +7,11 @@ numbers, ``export``, here-documents and Slurm's comments.  Whatever else gives a
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from sweeps.launch.calculated import calculated
 from sweeps.launch.shell_words import Cutter, Text, lined, plain
 
 # What stands in a text for a value that isn't known: its name between two of these.
@@ -367,45 +365,6 @@ class _Reader:
             name = holes[0] if holes else f"(({text.strip()}))"
             return self._hole(name, line, "isn't a whole number's calculation")
         return [(sign, line) for sign in str(value)]
-
-
-_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-_LARGEST = 10**18
-
-
-def parsed(text: str) -> ast.Expression:
-    """Return an expression's syntax; what Python would warn of in it is nobody's concern."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(text.strip(), mode="eval")
-
-
-def calculated(text: str) -> int | None:
-    """Return a sum, product or quotient of whole numbers; None for anything else."""
-
-    def value(node: ast.expr) -> int:
-        match node:
-            case ast.Constant(value=int() as number) if not isinstance(number, bool):
-                return number
-            case ast.UnaryOp(op=ast.USub(), operand=inner):
-                return -value(inner)
-            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
-                result = _OPERATORS[type(sign)](value(left), value(right))
-                if abs(result) > _LARGEST:
-                    raise ValueError
-                return result
-        raise ValueError
-
-    try:
-        return value(parsed(text).body)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-        return None
 
 
 def _closing(text: str, position: int) -> int:

@@ -19,7 +19,7 @@ class Key:
     """What is known of a setting."""
 
     value: bool  # Whether a value follows
-    effect: str  # read, small, none, not modelled or refused
+    effect: str  # read, implied, small, none, not modelled or refused
     quantity: str = ""  # The quantity whose number it is, where it is one
     usual: float = math.nan  # Its number where the file is silent; NaN: none
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError
+from sweeps.errors import tell_all
 from sweeps.launch.setting import Reading
 
 # Of a model's shapes what a training chooses: a catalogue's model has the others itself.
@@ -22,8 +22,7 @@ def given_together(readings: Sequence[Reading]) -> dict[str, object]:
                 origins = f"{first.origins[name]} and {reading.origins[name]}"
                 faults.append(f"{origins}: differ, {first.given[name]} and {value}")
             values[name] = value
-    if faults:
-        raise InputError(faults)
+    tell_all(faults)
     if str(values.get("model", "")).endswith(".json"):
         shape_names = shapes()
         values = {name: value for name, value in values.items() if name not in shape_names}

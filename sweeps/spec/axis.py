@@ -83,8 +83,7 @@ def parse_values(
         if sum(map(len, arrays)) > LARGEST_AXIS:
             faults += _too_many(about, text, sum(map(len, arrays))).faults
             break
-    if faults:
-        raise InputError(list(dict.fromkeys(faults)))
+    tell_all(list(dict.fromkeys(faults)))
     values = np.sort(np.concatenate(arrays))
     twice = list(dict.fromkeys(values[1:][values[1:] == values[:-1]].tolist()))
     if twice:

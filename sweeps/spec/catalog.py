@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from overhead.labels import LABELS, usual_spelling
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest, refuse
+from sweeps.errors import InputError, nearest, refuse
 from sweeps.origin import Origin, assumed
 from sweeps.spec.fields import FigureReader
 from sweeps.spec.files import StrPath, copied, is_file, read_toml, shared_toml, shipped
@@ -79,7 +79,7 @@ def find_spec(kind: str, name_or_path: StrPath, folders: Sequence[StrPath] = ())
     near = ""
     if kind == "sweeps" and not nearest(text, names, shown=0).startswith("did"):
         near = f"shipped: {', '.join(names[:3])}, .. ('sweeps run' lists them)"
-    raise InputError(fault(field, text, wrong, near or nearest(text, names, shown=13)))
+    return refuse(field, text, wrong, near or nearest(text, names, shown=13))
 
 
 def usual_name(word: str, names: Sequence[str]) -> str:
@@ -281,4 +281,4 @@ def _catalogue_name(name: str, folders: Sequence[StrPath]) -> str:
         return known_name or name
     wrong = "no such file or folder, and not in the catalog"
     near = nearest(name, [alias for names in known.values() for alias in names], shown=6)
-    raise InputError(fault("model", name, wrong, f"{near}; or give the path of its config.json"))
+    return refuse("model", name, wrong, f"{near}; or give the path of its config.json")

@@ -12,7 +12,7 @@ from overhead.labels import CHOICES, LABELS, OVERLAPS
 from overhead.memory.quantities import RECIPES, Recipe
 from overhead.quantity import VOCABULARY
 from overhead.shipped import loss_figures, usual_table
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import fault, nearest, refuse, tell_all
 from sweeps.origin import ASSUMED, SPECIFICATION, UNKNOWN, Origin, assumed
 from sweeps.spec.fields import (
     ORIGINS,
@@ -156,8 +156,7 @@ class Framework:
             for name in names
             if name not in (*self.options, TEXTBOOK)
         ]
-        if wrong:
-            raise InputError(wrong)
+        tell_all(wrong)
         options = self
         for name in dict.fromkeys(names):
             if name == TEXTBOOK:
@@ -338,15 +337,14 @@ def training_constants(
         )
         if name is not None and name not in known
     ]
-    if wrong:
-        raise InputError(wrong)
+    tell_all(wrong)
     granularity = granularity_of(framework, precision, fp8_scaling)
     # Scales of blocks of 32 are MXFP8, whichever way that is told.
     precision = "mxfp8" if granularity == "mx" else precision
     if precision == "mxfp8" and machine.generation == "hopper":
         why = f"{machine.name} has no products of blocks with scales of their own"
         named = ("precision", precision) if fp8_scaling is None else ("fp8_scaling", fp8_scaling)
-        raise InputError(fault(*named, why, "fp8_current or fp8_delayed"))
+        refuse(*named, why, "fp8_current or fp8_delayed")
     scaling, precision = precision, rates_of(precision)
     constants = {name: _plain(machine, name) for name in PLAIN}
     figures = {**framework.on(machine.generation), **framework.scalings.get(granularity, {})}
@@ -375,13 +373,13 @@ def granularity_of(framework: Framework, precision: str, given: str | None) -> s
         return usual if usual in known else known[0] if len(known) == 1 else ""
     if not known:
         allowed = f"beside a precision of {', '.join(GRANULARITIES)}"
-        raise InputError(fault("fp8_scaling", given, f"{precision} has no scales", allowed))
+        refuse("fp8_scaling", given, f"{precision} has no scales", allowed)
     # Rows are torchtitan's alone; a framework whose file says nothing has the others.
     has = framework.scalings or [name for name in known if name != "row"]
     if given not in known or given not in has:
         owner = precision if given not in known else framework.name
         allowed = " or ".join(name for name in known if name in has)
-        raise InputError(fault("fp8_scaling", given, f"{owner} has no such scales", allowed))
+        refuse("fp8_scaling", given, f"{owner} has no such scales", allowed)
     return given
 
 

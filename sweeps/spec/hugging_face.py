@@ -17,7 +17,7 @@ from typing import Any
 from overhead.model.order import NUMBERS
 from overhead.quantity import VOCABULARY
 from overhead.transformer import FURTHER_SHAPES, HYBRID_SHAPES
-from sweeps.errors import InputError, fault, nearest, reject
+from sweeps.errors import nearest, refuse, reject
 from sweeps.spec.config_keys import Config
 from sweeps.spec.config_rules import RULES
 from sweeps.spec.config_towers import tower_parameters
@@ -118,14 +118,13 @@ def _without_kind(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         rank = content.get("r")
         rank = f" --lora-rank {rank}" if isinstance(rank, int) and rank else ""
         way = f"give the model: --model {base}{rank}"
-        raise InputError(fault(f"{path}: base_model_name_or_path", base, "is an adapter's", way))
+        refuse(f"{path}: base_model_name_or_path", base, "is an adapter's", way)
     if not {"dim", "n_layers", "n_heads"} <= content.keys():
         known = f"known: {', '.join(known_kinds())}"
-        message = f"{path}: model_type: is missing; {known}; or {WAY_ON}"
-        raise InputError(message)
+        reject(f"{path}: model_type", f"is missing; {known}; or {WAY_ON}")
     if (tokens := content.get("vocab_size")) in (None, -1):
         wrong = "is its tokenizer's, which isn't here"
-        raise InputError(fault(f"{path}: vocab_size", tokens, wrong, "write it: 32000 of Llama 2"))
+        refuse(f"{path}: vocab_size", tokens, wrong, "write it: 32000 of Llama 2")
     return {**content, "model_type": "params"}
 
 
@@ -183,7 +182,7 @@ def _kind(
     location = f"{path}: model_type"
     if model_type in _words()["two_towers"] or content.get("is_encoder_decoder") is True:
         wrong = "is a kind of model with two towers, which isn't modelled"
-        raise InputError(fault(location, model_type, wrong, WAY_ON))
+        refuse(location, model_type, wrong, WAY_ON)
     ordinary = {"full_attention", "sliding_attention"}
     types = content.get("layer_types")
     windows = isinstance(types, list) and all(kind in ordinary for kind in map(str, types))
@@ -205,7 +204,7 @@ def _kind(
         why = why or (f", and has parts that a Llama lacks ({', '.join(further[:4])})")
         wrong = f"is a kind of model that isn't known{why if isinstance(model_type, str) else ''}"
         near = nearest(str(model_type), known_kinds(), shown=6)
-        raise InputError(fault(location, model_type, wrong, f"{near}; or {WAY_ON}"))
+        refuse(location, model_type, wrong, f"{near}; or {WAY_ON}")
     assumed = (
         f"Its kind, {model_type}, isn't known: read as a Llama, with a gated MLP, two RMS norms a "
         "layer and no biases but those that it states."

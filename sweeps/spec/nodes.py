@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.labels import LABELS
-from sweeps.errors import InputError, fault, of_each
+from sweeps.errors import InputError, fault, of_each, refuse
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
 from sweeps.spec.names import NODES
@@ -87,7 +87,7 @@ def _sizes(
     several = np.unique(sizes)
     if len(several) > 1:
         wrong = f"no one number of GPUs: a node has {_listed(several)} of them, {what}"
-        raise InputError(fault(NODES, "..", wrong, "the number of GPUs, or one kind of node"))
+        refuse(NODES, "..", wrong, "the number of GPUs, or one kind of node")
     return np.asarray(several, dtype=np.float64)
 
 

@@ -89,9 +89,7 @@ class _Row(Faults):
     def reduction(self) -> Reduction:
         """Return what is stated."""
         row = self.row
-        for key in row:
-            if key not in KEYS:
-                self.wrong(key, "..", "no such key", nearest(key, KEYS))
+        self.check_keys("reductions", row, KEYS)
         quantity, operation = str(row.get("quantity", "time")), str(row.get("operation", "min"))
         if quantity not in VOCABULARY:
             self.wrong("quantity", quantity, "is unknown", nearest(quantity, VOCABULARY))

@@ -17,7 +17,7 @@ import numpy as np
 from overhead.frozen import frozen
 from overhead.labels import COLLECTIVES, LABELS, NO_LIBRARY
 from overhead.quantity import VOCABULARY, Array
-from sweeps.errors import InputError, fault, nearest, needs
+from sweeps.errors import InputError, nearest, needs, refuse
 from sweeps.origin import SPECIFICATION, Origin, assumed
 from sweeps.spec.catalog import find_spec
 from sweeps.spec.fields import Entry, Figure, FigureReader, declared_keys, declared_list
@@ -166,13 +166,11 @@ class Profile:
             return machine.generation, ""
         field = f"software.generation of {machine.name}"
         if machine.generation:
-            raise InputError(
-                fault(
-                    field,
-                    machine.generation,
-                    f"{self.name} has no such node",
-                    nearest(machine.generation, self.nodes),
-                )
+            refuse(
+                field,
+                machine.generation,
+                f"{self.name} has no such node",
+                nearest(machine.generation, self.nodes),
             )
         known = [name for name in self.nodes if name in PORTS]
         if not known:
@@ -187,13 +185,11 @@ class Profile:
         if machine.fabric in self.fabrics:
             return machine.fabric, ""
         if machine.fabric:
-            raise InputError(
-                fault(
-                    f"software.fabric of {machine.name}",
-                    machine.fabric,
-                    f"{self.name} has no such network",
-                    nearest(machine.fabric, self.fabrics),
-                )
+            refuse(
+                f"software.fabric of {machine.name}",
+                machine.fabric,
+                f"{self.name} has no such network",
+                nearest(machine.fabric, self.fabrics),
             )
         usual = USUAL_FABRIC if USUAL_FABRIC in self.fabrics else next(iter(self.fabrics))
         return usual, f"{machine.name} names no network between nodes: taken as {usual}"
@@ -249,13 +245,11 @@ class Profile:
             return assumed(0.0, "the host is ahead of the GPU")
         figure = self.environment.get(environment)
         if figure is None:
-            raise InputError(
-                fault(
-                    "environment",
-                    environment,
-                    f"{self.name} has no time of such hosts",
-                    nearest(environment, (*self.environment, *LABELS["environment"].values[:3])),
-                )
+            refuse(
+                "environment",
+                environment,
+                f"{self.name} has no time of such hosts",
+                nearest(environment, (*self.environment, *LABELS["environment"].values[:3])),
             )
         return figure.origin.of(f"{self.name}, {environment}")
 

@@ -15,7 +15,7 @@ from overhead.frozen import frozen
 from overhead.labels import CHOICES, LABELS, SWITCHES, usual_spelling
 from overhead.overlap.mechanisms import HEEDED, OUTPUTS
 from overhead.quantity import VOCABULARY
-from sweeps.errors import Faults, InputError, fault, nearest, tell_all
+from sweeps.errors import Faults, InputError, fault, nearest, refuse, tell_all
 from sweeps.former import renamed
 from sweeps.spec.axis import (
     CATALOGUED,
@@ -170,7 +170,7 @@ def load_sweep(
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise InputError(fault("SPEC", str(path), reason, "a TOML file")) from None
+        refuse("SPEC", str(path), reason, "a TOML file")
     try:
         spec = renamed(tomllib.loads(text), path.name)
     except ValueError as error:  # also from a number with thousands of digits
@@ -228,9 +228,7 @@ class _SweepReader(Faults):
         super().add(self.said.get(field, field), value, wrong, allowed)
 
     def read(self) -> Sweep:
-        for key in self.spec:
-            if key not in SETTINGS_KEYS:
-                self.add(key, "..", "no such key", nearest(key, SETTINGS_KEYS))
+        self.check_keys("", self.spec, SETTINGS_KEYS)
         axes = self._axes()
         constants, labels = self._constants()
         names = [*(name for axis in axes for name in axis.columns), *constants, *labels]
@@ -419,7 +417,7 @@ class _SweepReader(Faults):
     def _parse(self, name: str, value: Any) -> NDArray[Any]:
         if name == "protocol":
             wrong, way_on = refused_protocol(str(value))
-            raise InputError(fault(self.said.get(name, name), str(value), wrong, way_on))
+            refuse(self.said.get(name, name), str(value), wrong, way_on)
         quantity = VOCABULARY[name]
         return parse_values(
             spelled_out(name, value),

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.engine.grid import Column
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import Faults, nearest, refuse
 from sweeps.origin import Origin, Origins, assumed
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import load_hardware
@@ -58,9 +58,7 @@ class TableCases:
 
 def cases_of(table: Table, sweep: Sweep, folders: Sequence[Path] = ()) -> TableCases:
     """Group a table's rows to cases, and complete these to what the engine needs."""
-    faults = _conflicts(table, sweep)
-    if faults:
-        raise InputError(faults)
+    _check_conflicts(table, sweep)
     names = [name for name in table.columns if name not in _VALUES]
     columns = [table.columns[name].tolist() for name in names]
     keys = list(zip(*columns, strict=True)) or [()] * len(table.columns["time"])
@@ -83,40 +81,30 @@ class _Row:
         self.nodes = int(values.get("nodes", 0))
         self.topology = ""
 
-    def complete(self, machine: Machine, *, choose: bool) -> list[str]:
-        """Fill in nodes, GPUs in a node and network; return what doesn't fit together."""
-        where = f"{self.ranks} ranks of {self.hardware}"
+    def complete(self, machine: Machine, faults: Faults, *, choose: bool) -> None:
+        """Fill in nodes, GPUs in a node and network; add what doesn't fit together."""
         in_node = self.gpus_per_node or int(machine.figures["gpus_per_node"].value)
         if not self.nodes:
             self.nodes = 1 if self.ranks <= in_node else -(-self.ranks // in_node)
         share = self.ranks / self.nodes
         if share > in_node or not share.is_integer():
-            return [
-                fault(
-                    f"{where}: nodes",
-                    self.nodes,
-                    f"{share:g} ranks a node of {in_node} GPUs",
-                    "as many on each node, and at most its GPUs",
-                )
-            ]
+            where = f"{self.ranks} ranks of {self.hardware}: nodes"
+            wrong = f"{share:g} ranks a node of {in_node} GPUs"
+            faults.add(where, self.nodes, wrong, "as many on each node, and at most its GPUs")
+            return
         # A group that leaves some of a node's GPUs to others is as large there as its own ranks.
         self.gpus_per_node = in_node if self.nodes == 1 else int(share)
-        self._network(machine)
-        if not choose:
-            return []
-        if machine.scale_up_kind != "switch":
-            wrong = f"its nodes aren't a switch but {machine.scale_up_kind.replace('_', ' ')}"
-            offer = "state the topology as a constant or a column, or leave it out by where"
-            return [fault("hardware", self.hardware, wrong, offer)]
-        self.topology = "switch" if self.nodes == 1 else "hierarchical"
-        return []
-
-    def _network(self, machine: Machine) -> None:
-        """Fill in the network between nodes where the table has a column of it."""
+        # An empty cell of the network between nodes stands for the machine's.
         if self.own.get("fabric") == "":
             self.own["fabric"] = machine.fabric
         if math.isnan(self.own.get("inter_bandwidth", 0.0)):
             self.own["inter_bandwidth"] = machine.figures["inter_bandwidth"].value
+        if choose and machine.scale_up_kind != "switch":
+            wrong = f"its nodes aren't a switch but {machine.scale_up_kind.replace('_', ' ')}"
+            offer = "state the topology as a constant or a column, or leave it out by where"
+            faults.add("hardware", self.hardware, wrong, offer)
+        elif choose:
+            self.topology = "switch" if self.nodes == 1 else "hierarchical"
 
     def label(self) -> str:
         """Return what it is called."""
@@ -130,45 +118,37 @@ class _Row:
         return ", ".join(parts) or "measured"
 
 
-def _conflicts(table: Table, sweep: Sweep) -> list[str]:
-    taken = {axis.name for axis in sweep.axes} & {"case", *TEXTS}
-    faults = [
-        fault(f"axes.{name}", "..", "the measured table has an axis of it", "another name")
-        for name in sorted(taken)
-    ]
+def _check_conflicts(table: Table, sweep: Sweep) -> None:
+    """Refuse what the table and the spec both say, and what neither does."""
+    faults = Faults()
+    for name in sorted({axis.name for axis in sweep.axes} & {"case", *TEXTS}):
+        faults.add(f"axes.{name}", "..", "the measured table has an axis of it", "another name")
     given = {name: name for name in table.columns if name not in (*TEXTS, "time")}
     if "nodes" in given:
         given.setdefault("gpus_per_node", "nodes")
-    faults += [
-        fault(name, "..", f"given twice: by the measured table ({heading}) and by the spec", "once")
-        for name, heading in given.items()
-        if name in sweep.given
-    ]
+    for name, heading in given.items():
+        if name in sweep.given:
+            wrong = f"given twice: by the measured table ({heading}) and by the spec"
+            faults.add(name, "..", wrong, "once")
     for name in _NEEDED:
         if name in table.columns or name in sweep.constants or name in sweep.labels:
             continue
         several = "several, and the measured table doesn't say which"
         neither = "neither in the measured table nor in the spec"
-        wrong = several if name in sweep.given else neither
         offer = f'one under [constants], or columns = {{ {name} = ".." }}'
-        faults.append(fault(name, "..", wrong, offer))
-    return faults
+        faults.add(name, "..", several if name in sweep.given else neither, offer)
+    faults.tell()
 
 
 def _place(rows: Sequence[_Row], folders: Sequence[Path], known: bool) -> None:
     """Place each case's ranks on its machine's nodes."""
-    faults: list[str] = []
-    machines: dict[str, Machine] = {}
-    for name in dict.fromkeys(row.hardware for row in rows):
-        try:
-            machines[name] = load_hardware(name, folders)
-        except InputError as error:
-            faults += error.faults
+    faults = Faults()
+    names = dict.fromkeys(row.hardware for row in rows)
+    machines = {name: faults.of(load_hardware, name, folders) for name in names}
     for row in rows:
-        if row.hardware in machines:
-            faults += row.complete(machines[row.hardware], choose=not known)
-    if faults:
-        raise InputError(list(dict.fromkeys(faults)))
+        if (machine := machines[row.hardware]) is not None:
+            row.complete(machine, faults, choose=not known)
+    faults.tell()
 
 
 def _axis(
@@ -253,9 +233,7 @@ class MeasuredTable:
         if cells > MOST_CELLS:
             shape = " x ".join(f"{name} {size}" for name, size in sizes.items())
             wrong = f"{cells:.3g} errors beside a table of measurements"
-            raise InputError(
-                fault("axes", shape, wrong, f"at most {MOST_CELLS:.0e}; shorten an axis")
-            )
+            refuse("axes", shape, wrong, f"at most {MOST_CELLS:.0e}; shorten an axis")
 
     @property
     def _sizes(self) -> dict[str, int]:
@@ -337,62 +315,47 @@ def join_measured(sweep: Sweep, folders: Sequence[Path] = ()) -> tuple[Sweep, Me
 
 
 def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    faults = [
-        fault(f"measured.{key}", "..", "no such key", nearest(key, KEYS))
-        for key in settings
-        if key not in KEYS
-    ]
+    faults = Faults()
+    faults.check_keys("measured", settings, KEYS)
     name = settings.get("table")
     if not isinstance(name, str) or not name:
         offer = 'a name, as "nccl-collectives", or a path to a CSV file'
-        faults.append(fault("measured.table", name, "no name of a table", offer))
+        faults.add("measured.table", name, "no name of a table", offer)
     content: dict[str, Any] = {"table": name}
     for key in ("columns", "units", "where"):
         value = content[key] = settings.get(key, {})
         if not isinstance(value, Mapping):
-            faults.append(fault(f"measured.{key}", value, "not a table", f"{key} = {{ .. = .. }}"))
-        elif key != "where":
-            faults += [
-                fault(f"measured.{key}.{column}", text, "not a text", 'such as "time_us"')
-                for column, text in value.items()
-                if not isinstance(text, str)
-            ]
-    if faults:
-        raise InputError(faults)
-    return content
+            faults.add(f"measured.{key}", value, "not a table", f"{key} = {{ .. = .. }}")
+            continue
+        for column, text in value.items():
+            if key != "where" and not isinstance(text, str):
+                faults.add(f"measured.{key}.{column}", text, "not a text", 'such as "time_us"')
+    return faults.checked(content)
 
 
 def _where(table: Table, where: Mapping[str, Any]) -> Table:
     """Keep the rows that the spec wants."""
-    faults = []
+    faults = Faults()
+    faults.check_keys("measured.where", where, table.columns, "no column")
     rows = len(table.columns["time"])
     kept = np.ones(rows, dtype=np.bool_)
     for name, wanted in where.items():
         column = table.columns.get(name)
         if column is None:
-            faults.append(
-                fault(f"measured.where.{name}", "..", "no column", nearest(name, table.columns))
-            )
             continue
         chosen = np.zeros(rows, dtype=np.bool_)
         for entry in wanted if isinstance(wanted, list) else [wanted]:
-            matches = (
-                column == entry if isinstance(entry, str) == (column.dtype.kind == "U") else None
-            )
-            if matches is None or not matches.any():
-                known = dict.fromkeys(f"{value}" for value in column.tolist())
-                offer = nearest(f"{entry}", known)
-                faults.append(fault(f"measured.where.{name}", entry, "no row has it", offer))
-            else:
-                chosen |= matches
+            alike = isinstance(entry, str) == (column.dtype.kind == "U")
+            matches = column == entry if alike else np.zeros(rows, dtype=np.bool_)
+            if not matches.any():
+                near = nearest(f"{entry}", dict.fromkeys(f"{value}" for value in column.tolist()))
+                faults.add(f"measured.where.{name}", entry, "no row has it", near)
+            chosen |= matches
         kept &= chosen
-    if not faults and not kept.any():
+    if not faults.faults and not kept.any():
         conditions = ", ".join(f"{name} = {wanted}" for name, wanted in where.items())
-        faults.append(
-            fault("measured.where", conditions, "no row has all of it", "fewer conditions")
-        )
-    if faults:
-        raise InputError(faults)
+        faults.add("measured.where", conditions, "no row has all of it", "fewer conditions")
+    faults.tell()
     return replace(table, columns={name: column[kept] for name, column in table.columns.items()})
 
 

@@ -31,7 +31,7 @@ from overhead.quantity import VOCABULARY
 from overhead.shipped import Usual, loss_figures, usual_table
 from overhead.together import compute
 from sweeps.bands import change_by, percent
-from sweeps.errors import InputError, fault, nearest
+from sweeps.errors import InputError, nearest, refuse
 from sweeps.origin import MEASURED, UNKNOWN
 from sweeps.result import Field, Result, of_rows
 from sweeps.spec.catalog import load_framework, load_hardware
@@ -321,7 +321,7 @@ def running_rows(path: Path, ask: Asking) -> list[dict[str, Any]]:
     lacking = [name for name in RUNNING if name not in heading]
     if lacking:
         wrong = f"has no column {', '.join(lacking)}"
-        raise InputError(fault("TABLE", str(path), wrong, ", ".join(RUNNING)))
+        refuse("TABLE", str(path), wrong, ", ".join(RUNNING))
     known: dict[str, float] = {}
 
     def once(table: Mapping[str, Any], where: str) -> float:
@@ -352,9 +352,7 @@ def _left_out(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> floa
 def _running(row: Mapping[str, str], where: str, ask: Asking) -> dict[str, Any]:
     quantity = row["quantity"]
     if quantity not in VOCABULARY:
-        raise InputError(
-            fault(f"{where}quantity", quantity, "unknown", nearest(quantity, VOCABULARY))
-        )
+        refuse(f"{where}quantity", quantity, "unknown", nearest(quantity, VOCABULARY))
     pairs = (piece.partition("=") for piece in row["given"].split(";"))
     constants = {name.strip(): value.strip() for name, _, value in pairs}
     predicted = ask({"constants": constants, "quantities": [quantity]}, where)

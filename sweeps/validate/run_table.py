@@ -10,6 +10,7 @@ import hashlib
 import io
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,7 +22,7 @@ import numpy as np
 from overhead.everything import load
 from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
-from sweeps.errors import MOST_FAULTS, InputError, fault, nearest, refuse_all
+from sweeps.errors import MOST_FAULTS, Faults, nearest, refuse, refuse_all
 from sweeps.former import renamed_table
 from sweeps.spec.files import is_file, read_toml, shipped
 
@@ -176,15 +177,15 @@ def find_csv(name_or_path: str, field: str, known: Iterable[str]) -> Path:
         if is_file(name_or_path):
             return Path(name_or_path)
         tables = f"tables: {', '.join(SHOWN if field == 'TABLE' else known)}"
-        raise InputError(fault(field, name_or_path, "no such file or table", tables))
+        refuse(field, name_or_path, "no such file or table", tables)
     for folder in measured_folders():
         path = folder / f"{name_or_path}.csv"
         if name_or_path and is_file(path):
             return path
     if is_file(name_or_path):
-        raise InputError(fault(field, name_or_path, "isn't a CSV file by its name", "one in .csv"))
+        refuse(field, name_or_path, "isn't a CSV file by its name", "one in .csv")
     near = nearest(name_or_path, SHOWN if field == "TABLE" else known)
-    raise InputError(fault(field, name_or_path, "no such table", near))
+    return refuse(field, name_or_path, "no such table", near)
 
 
 def read_csv(
@@ -216,7 +217,7 @@ def read_csv(
             return content, [(number, row) for (number, _), row in zip(lines, cells, strict=True)]
         wrong = "has no rows" if lines else "is empty"
         allowed = "a line of headings, and rows below it"
-    raise InputError(fault(field, str(path), wrong, allowed))
+    return refuse(field, str(path), wrong, allowed)
 
 
 def find_runs(name_or_path: str) -> Path:
@@ -231,11 +232,11 @@ def read_runs(path: Path) -> RunTable:
     header, rows = [cell.strip() for cell in lines[0][1]], lines[1:]
     if RECIPE_MARK in header:
         header, rows = _of_recipes(header, rows)
-    faults = _heading_faults(path, header)
-    if faults:
-        raise InputError(faults)
+    faults = Faults()
+    _check_heading(f"{path.name}, heading", header, faults)
+    faults.tell()
     runs = [_run(path, header, number, row, faults) for number, row in rows]
-    refuse_all(path.name, faults)
+    refuse_all(path.name, faults.faults)
     return RunTable(path, hashlib.sha256(content).hexdigest(), tuple(runs))
 
 
@@ -302,39 +303,27 @@ def _of_recipes(
     return [*kept, *names], rows
 
 
-def _heading_faults(path: Path, header: Sequence[str]) -> list[str]:
-    where = f"{path.name}, heading"
+def _check_heading(where: str, header: Sequence[str], faults: Faults) -> None:
     known = (*TEXTS, *NUMBERS, *own_names())
-    faults = [
-        fault(where, name, "is given twice", "each heading once")
-        for name in sorted({name for name in header if name and header.count(name) > 1})
-    ]
-    faults += [
-        fault(where, name, "no such column", nearest(name, known))
-        for name in header
-        if name not in known
-    ]
-    faults += [
-        fault(where, name, "is missing", f"a column '{name}' in every table of runs")
-        for name in NEEDED
-        if name not in header
-    ]
-    if not faults and not set(MEASURED) & set(header):
+    for name in sorted({name for name in header if name and header.count(name) > 1}):
+        faults.add(where, name, "is given twice", "each heading once")
+    for name in header:
+        if name not in known:
+            faults.add(where, name, "no such column", nearest(name, known))
+    for name in NEEDED:
+        if name not in header:
+            faults.add(where, name, "is missing", f"a column '{name}' in every table of runs")
+    if not faults.faults and not set(MEASURED) & set(header):
         columns = ", ".join(header[:MOST_FAULTS])
-        faults.append(
-            fault(where, columns, "nothing that was measured", f"one of {', '.join(MEASURED)}")
-        )
+        faults.add(where, columns, "nothing that was measured", f"one of {', '.join(MEASURED)}")
     if "value" in header and "quantity" not in header:
-        faults.append(fault(where, "value", "needs a column 'quantity'", "both"))
-    return faults
+        faults.add(where, "value", "needs a column 'quantity'", "both")
 
 
-def _run(
-    path: Path, header: Sequence[str], number: int, row: Sequence[str], faults: list[str]
-) -> Run:
+def _run(path: Path, header: Sequence[str], number: int, row: Sequence[str], faults: Faults) -> Run:
     if len(row) != len(header):
         count = f"{len(row)} cells"
-        faults.append(f"{path.name}, line {number}: {count}; the headings are {len(header)}")
+        faults.faults.append(f"{path.name}, line {number}: {count}; the headings are {len(header)}")
         return Run(number, {}, {})
     texts: dict[str, str] = {}
     numbers: dict[str, float] = {}
@@ -346,8 +335,7 @@ def _run(
             value, remark = _number(cell)
             wrong = _wrong(name, value)
             if wrong:
-                where = f"{path.name}, line {number}, {name}"
-                faults.append(fault(where, cell, *wrong))
+                faults.add(f"{path.name}, line {number}, {name}", cell, *wrong)
             numbers[name] = value
             if remark:
                 remarks[name] = remark
@@ -444,66 +432,47 @@ def shipped_rules() -> tuple[Rule, ...]:
 def read_rules(path: Path) -> tuple[Rule, ...]:
     """Read a file of rules."""
     load()
-    faults: list[str] = []
+    faults = Faults()
     rules = []
     for number, entry in enumerate(read_toml(path).get("rules", []), 1):
         location = f"{path.name}, rule {number}"
-        faults += [
-            fault(f"{location}, {key}", "..", "no such key", nearest(key, _KEYS))
-            for key in entry
-            if key not in _KEYS
-        ]
+        for key in entry:
+            if key not in _KEYS:
+                faults.add(f"{location}, {key}", "..", "no such key", nearest(key, _KEYS))
         where = _conditions(entry.get("where", {}), f"{location}, where", faults)
         words, numbers = _settings(entry.get("set", {}), f"{location}, set", faults)
         weak, usual = _settings(entry.get("usual", {}), f"{location}, usual", faults)
-        faults += [
-            fault(f"{location}, usual.{name}", "..", "no number", "under set") for name in weak
-        ]
-        rules.append(
-            Rule(
-                where,
-                words,
-                numbers,
-                usual,
-                tuple(entry.get("options", ())),
-                tuple(entry.get("without", ())),
-                tuple(entry.get("assumed", ())),
-                entry.get("skip", ""),
-                entry.get("because", ""),
-            )
-        )
-    if faults:
-        raise InputError(faults)
-    return tuple(rules)
+        for name in weak:
+            faults.add(f"{location}, usual.{name}", "..", "no number", "under set")
+        on, off, assumed = (tuple(entry.get(key, ())) for key in ("options", "without", "assumed"))
+        skip, why = (entry.get(key, "") for key in ("skip", "because"))
+        rules.append(Rule(where, words, numbers, usual, on, off, assumed, skip, why))
+    return faults.checked(tuple(rules))
 
 
 def _conditions(
-    texts: Mapping[str, str], location: str, faults: list[str]
+    texts: Mapping[str, str], location: str, faults: Faults
 ) -> dict[str, re.Pattern[str]]:
     known = (*TEXTS, *NUMBERS, *LABELS)
+    faults.check_keys(location, texts, known, "no such column")
     conditions = {}
     for column, text in texts.items():
         if column not in known:
-            faults.append(
-                fault(f"{location}.{column}", "..", "no such column", nearest(column, known))
-            )
             continue
         try:
             conditions[column] = re.compile(text, re.IGNORECASE)
         except re.error as error:
-            faults.append(fault(f"{location}.{column}", text, "no expression", str(error)))
+            faults.add(f"{location}.{column}", text, "no expression", str(error))
             continue
-        groups = conditions[column].groupindex
-        wrong = [name for name in groups if name not in VOCABULARY and name not in HELPERS]
-        faults += [
-            fault(f"{location}.{column}", name, "no such quantity", nearest(name, VOCABULARY))
-            for name in wrong
-        ]
+        for name in conditions[column].groupindex:
+            if name not in VOCABULARY and name not in HELPERS:
+                near = nearest(name, VOCABULARY)
+                faults.add(f"{location}.{column}", name, "no such quantity", near)
     return conditions
 
 
 def _settings(
-    table: Mapping[str, Any], location: str, faults: list[str]
+    table: Mapping[str, Any], location: str, faults: Faults
 ) -> tuple[dict[str, str], dict[str, float]]:
     words: dict[str, str] = {}
     numbers: dict[str, float] = {}
@@ -511,16 +480,12 @@ def _settings(
         if name in (*LABELS, *RULES_WORDS):
             words[name] = str(value)
             if name == "recipe" and value not in RECIPES:
-                faults.append(
-                    fault(f"{location}.{name}", value, "unknown", nearest(value, RECIPES))
-                )
+                faults.add(f"{location}.{name}", value, "unknown", nearest(value, RECIPES))
         elif name in VOCABULARY or name in HELPERS:
             numbers[name] = float(value)
         else:
-            known = (*LABELS, *RULES_WORDS, *HELPERS, *VOCABULARY)
-            faults.append(
-                fault(f"{location}.{name}", value, "no such setting", nearest(name, known))
-            )
+            near = nearest(name, (*LABELS, *RULES_WORDS, *HELPERS, *VOCABULARY))
+            faults.add(f"{location}.{name}", value, "no such setting", near)
     return words, numbers
 
 
@@ -528,9 +493,10 @@ def settings_of(run: Run, rules: Iterable[Rule]) -> RunSettings:
     """Return what rules say of a run."""
     settings = RunSettings()
     stated = {NUMBERS.get(name) or name for name in run.numbers}
-    texts: dict[str, str] = {}  # Of columns that were looked at
+    numbers = {name: f"{value:.15g}" for name, value in run.numbers.items()}
+    texts = defaultdict(str, {**run.texts, **numbers})  # A number as people write it
     for rule in rules:
-        matches = _matches(run, rule, texts)
+        matches = _matches(rule, texts)
         if matches is None:
             continue
         settings.words |= rule.words
@@ -550,24 +516,14 @@ def settings_of(run: Run, rules: Iterable[Rule]) -> RunSettings:
     return settings
 
 
-def _matches(run: Run, rule: Rule, texts: dict[str, str]) -> Sequence[re.Match[str]] | None:
+def _matches(rule: Rule, texts: Mapping[str, str]) -> list[re.Match[str]] | None:
     matches = []
     for column, pattern in rule.where.items():
-        text = texts.get(column)
-        if text is None:
-            text = texts[column] = _text(run, column)
-        match = pattern.search(text)
+        match = pattern.search(texts[column])
         if match is None:
             return None
         matches.append(match)
     return matches
-
-
-def _text(run: Run, column: str) -> str:
-    """Return what a column says of a run: words, or a number as people write it."""
-    if column in run.numbers:
-        return f"{run.numbers[column]:.15g}"
-    return run.texts.get(column, "")
 
 
 # The parallel plan and the batches of a measured run, with what its row leaves out.
@@ -579,7 +535,7 @@ class Unpredictable(Exception):
     """A row can't be predicted; the text says why."""
 
 
-def refuse(reason: str) -> NoReturn:
+def unpredictable(reason: str) -> NoReturn:
     """Say that a row can't be predicted, and why."""
     raise Unpredictable(reason)
 
@@ -597,7 +553,7 @@ def complete_plan(run: Run, numbers: dict[str, float], assumed: dict[str, None])
     sharded = numbers.get("zero_stage", 0.0) == 3.0
     vital = [name for name in blank if name != "cp"]
     if routed and vital and not sharded:
-        refuse("plan not stated: " + ", ".join(vital))
+        unpredictable("plan not stated: " + ", ".join(vital))
     for name in blank:
         numbers[name] = 1.0
         # Few runs split the context, or experts that they don't have.
@@ -616,7 +572,7 @@ def complete_plan(run: Run, numbers: dict[str, float], assumed: dict[str, None])
         numbers["dp"] = max((gpus or others) / others, 1.0)
     if gpus is not None and others * numbers["dp"] != gpus:
         split = " x ".join(f"{name} {numbers[name]:g}" for name in ("tp", "cp", "pp", "dp"))
-        refuse(f"plan {split} isn't {gpus:g} GPUs")
+        unpredictable(f"plan {split} isn't {gpus:g} GPUs")
     numbers.setdefault("etp", 1.0 if routed else numbers["tp"])
 
 
@@ -631,9 +587,9 @@ def complete_batch(
         numbers["dp"],
     )
     if step and "sequence_length" not in numbers:
-        refuse("sequence length not stated")
+        unpredictable("sequence length not stated")
     if step and batch is None and not (count and micro):
-        refuse("global batch not stated")
+        unpredictable("global batch not stated")
     # Of states alone no more is needed.
     numbers.setdefault("sequence_length", 1.0)
     if micro is None:
@@ -645,7 +601,7 @@ def complete_batch(
         numbers["micro_batch_size"] = micro
     if batch is not None and batch < ranks * micro:
         sizes = f"{batch:g} sequences for {ranks:g} data-parallel ranks"
-        refuse(f"{sizes}: the plan isn't stated whole")
+        unpredictable(f"{sizes}: the plan isn't stated whole")
     if batch is None:
         if not count:
             # Enough for a full pipeline, which is what memory needs.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest, refuse_all
+from sweeps.errors import Faults, InputError, nearest, refuse_all
 from sweeps.spec.axis import label_values
 from sweeps.spec.machine import Machine, cut_domain
 from sweeps.spec.units import parse_quantity
@@ -63,50 +63,36 @@ def headings_of(
     path: Path, header: Sequence[str], headings: Mapping[str, str], units: Mapping[str, str]
 ) -> list[Heading]:
     """Find the columns of a table."""
-    faults = [
-        fault(f"{path.name}, heading", name, "is given twice", "each heading once")
-        for name in sorted({name for name in header if name and header.count(name) > 1})
-    ]
+    faults, where = Faults(), f"{path.name}, heading"
+    for name in sorted({name for name in header if name and header.count(name) > 1}):
+        faults.add(where, name, "is given twice", "each heading once")
     known = (*TEXTS, *LABELS, *VOCABULARY)
-    for key in {**headings, **units}:
-        if key not in known:
-            where = "columns" if key in headings else "units"
-            faults.append(
-                fault(f"measured.{where}.{key}", "..", "no such quantity", nearest(key, known))
-            )
-        elif key in units and not (key in VOCABULARY and _reads(units[key], VOCABULARY[key].units)):
-            canonical = VOCABULARY[key].units if key in VOCABULARY else "none: it is text"
+    faults.check_keys("measured.columns", headings, known, "no such quantity")
+    others = [key for key in units if key not in headings]
+    faults.check_keys("measured.units", others, known, "no such quantity")
+    for key, unit in units.items():
+        canonical = VOCABULARY[key].units if key in VOCABULARY else "none: it is text"
+        if key in known and not (key in VOCABULARY and _reads(unit, canonical)):
             offer = f"one that measures the same as {canonical}"
-            faults.append(fault(f"measured.units.{key}", units[key], "no unit of it", offer))
-    if faults:
-        raise InputError(faults)
-    headings_found = []
+            faults.add(f"measured.units.{key}", unit, "no unit of it", offer)
+    faults.tell()
+    columns = []
     for name in dict.fromkeys((*USUAL, *headings)):
-        column = _place(name, header, headings)
-        if column is None:
-            if name in headings:
-                offer = nearest(headings[name], header)
-                faults.append(
-                    fault(f"measured.columns.{name}", headings[name], "no such column", offer)
-                )
-            elif name in NEEDED:
-                faults.append(_missing(path, name, header))
+        position = _place(name, header, headings)
+        if position is None and name in headings:
+            offer = nearest(headings[name], header)
+            faults.add(f"measured.columns.{name}", headings[name], "no such column", offer)
+        elif position is None and name in NEEDED:
+            faults.faults.append(_missing(path, name, header))
+        if position is None:
             continue
-        unit = "" if name in (*TEXTS, *LABELS) else _unit(name, header[column], units)
-        if unit is None:
-            faults.append(
-                fault(
-                    f"{path.name}, heading",
-                    header[column],
-                    "its unit isn't known",
-                    f'end it with one, as in {name}_us, or give units = {{ {name} = "us" }}',
-                )
-            )
-            continue
-        headings_found.append(Heading(name, header[column], column, unit))
-    if faults:
-        raise InputError(list(dict.fromkeys(faults)))
-    return headings_found
+        of_column = "" if name in (*TEXTS, *LABELS) else _unit(name, header[position], units)
+        if of_column is None:
+            offer = f'end it with one, as in {name}_us, or give units = {{ {name} = "us" }}'
+            faults.add(where, header[position], "its unit isn't known", offer)
+        else:
+            columns.append(Heading(name, header[position], position, of_column))
+    return faults.checked(columns)
 
 
 def _missing(path: Path, name: str, header: Sequence[str]) -> str:
@@ -189,38 +175,39 @@ def _values(
     header: Sequence[str],
     lines: Sequence[tuple[int, Sequence[str]]],
 ) -> dict[str, NDArray[Any]]:
-    faults: list[str] = []
+    faults = Faults()
     whole = []
     for number, row in lines:
         if len(row) == len(header):
             whole.append((number, row))
         else:
             count = f"{len(row)} cells"
-            faults.append(f"{path.name}, line {number}: {count}; the headings are {len(header)}")
+            told = f"{path.name}, line {number}: {count}; the headings are {len(header)}"
+            faults.faults.append(told)
     values: dict[str, NDArray[Any]] = {}
     for column in columns:
         cells = [(number, row[column.position].strip()) for number, row in whole]
         read = _texts if column.is_text else _numbers
         values[column.name] = read(path, column, cells, faults)
-    refuse_all(path.name, faults)
+    refuse_all(path.name, faults.faults)
     return values
 
 
 def _texts(
-    path: Path, column: Heading, cells: Sequence[tuple[int, str]], faults: list[str]
+    path: Path, column: Heading, cells: Sequence[tuple[int, str]], faults: Faults
 ) -> NDArray[Any]:
     known = label_values(column.name)
     for number, cell in cells:
         where = f"{path.name}, line {number}, {column.text}"
         if not cell and column.name not in (*TEXTS, *OWN):
-            faults.append(fault(where, cell, "empty", f"a {column.name}"))
+            faults.add(where, cell, "empty", f"a {column.name}")
         elif known and cell not in known:
-            faults.append(fault(where, cell, "unknown", nearest(cell, known)))
+            faults.add(where, cell, "unknown", nearest(cell, known))
     return np.array([cell for _, cell in cells], dtype=np.str_)
 
 
 def _numbers(
-    path: Path, column: Heading, cells: Sequence[tuple[int, str]], faults: list[str]
+    path: Path, column: Heading, cells: Sequence[tuple[int, str]], faults: Faults
 ) -> NDArray[np.float64]:
     quantity = VOCABULARY[column.name]
     values = np.empty(len(cells))
@@ -231,10 +218,10 @@ def _numbers(
         where = f"{path.name}, line {number}, {column.text}"
         if math.isnan(value):
             unit = f" in {column.unit}" if column.unit else ""
-            faults.append(fault(where, cell, "can't be read", f"a number{unit}"))
+            faults.add(where, cell, "can't be read", f"a number{unit}")
         elif quantity.outside(np.array(value)) or (column.name == "time" and value == 0):
             least = "a time above 0" if column.name == "time" else quantity.domain()
-            faults.append(fault(where, cell, "out of range", least))
+            faults.add(where, cell, "out of range", least)
     return values
 
 

@@ -40,9 +40,9 @@ from sweeps.validate.run_table import (
     complete_batch,
     complete_plan,
     gpus_of,
-    refuse,
     settings_of,
     shipped_rules,
+    unpredictable,
 )
 from sweeps.validate.table import network_of
 
@@ -175,12 +175,12 @@ class _Catalogue:
     def case(self, run: Run, kind: str) -> Case:
         settings = settings_of(run, self.rules)
         if settings.skip:
-            refuse(settings.skip)
+            unpredictable(settings.skip)
         assumed = dict(settings.assumed)
         for column in UNDERSTOOD:
             text = run.texts.get(column, "")
             if text and column not in settings.read and text not in self.machines:
-                refuse(f"{column} '{text}': not understood")
+                unpredictable(f"{column} '{text}': not understood")
         quantity, measured = _measured(run, kind, settings)
         preset: dict[str, float] = {}
         labels = self._labels(run, settings, assumed, preset, step=kind != "memory")
@@ -220,7 +220,7 @@ class _Catalogue:
         for name, value in labels_of_run.items():
             known = label_values(name)
             if known and value not in known:
-                refuse(f"{name} '{value}': unknown; {nearest(value, known)}")
+                unpredictable(f"{name} '{value}': unknown; {nearest(value, known)}")
         labels = {**settings.words, **labels_of_run}
         if run.texts.get("gpu_type") in self.machines:
             labels.setdefault("hardware", run.texts["gpu_type"])
@@ -272,7 +272,7 @@ class _Catalogue:
                 labels["preset"], about, framework, known, tuple(settings.without), self.folders
             )
         except InputError as error:
-            refuse("; ".join(error.faults))
+            unpredictable("; ".join(error.faults))
         labels |= {**told_preset.taken.labels, "framework": told_preset.framework}
         numbers |= {**told_preset.taken.numbers, **told_preset.taken.modules}
 
@@ -281,7 +281,7 @@ class _Catalogue:
             return
         name = labels.pop("hardware", run.texts.get("gpu_type") or "not stated")
         if step:
-            refuse(f"GPU {name}: not in the catalogue")
+            unpredictable(f"GPU {name}: not in the catalogue")
 
     def _machine(self, name: str) -> Machine | None:
         if name not in self._machines:
@@ -296,7 +296,7 @@ class _Catalogue:
             try:
                 self._frameworks[name] = load_framework(name, self.folders)
             except InputError as error:
-                refuse("; ".join(error.faults))
+                unpredictable("; ".join(error.faults))
         return self._frameworks[name]
 
     # Numbers.
@@ -377,13 +377,13 @@ def _complete_shapes(
         labels["shapes"] = "unknown"
         return
     if missing:
-        refuse("shapes not stated: " + ", ".join(missing))
+        unpredictable("shapes not stated: " + ", ".join(missing))
     if numbers.get("gated_mlp", 1.0) == 0.0:
         numbers.setdefault("ffn_size", 4.0 * numbers["hidden_size"])
     for name, (value, _) in complete_shapes(numbers).items():
         numbers.setdefault(name, value)
     if numbers["ffn_size"] == 0.0 and numbers["experts"] == 0.0:
-        refuse("shapes not stated: ffn_size")
+        unpredictable("shapes not stated: ffn_size")
 
 
 def _check_peak(run: Run, machine: Machine | None, precision: str) -> None:
@@ -391,11 +391,13 @@ def _check_peak(run: Run, machine: Machine | None, precision: str) -> None:
     for name in ("mfu", "hfu"):
         share = run.numbers.get(name, 0.0)
         if share > 1.0:
-            refuse(f"impossible: {name.upper()} of {share:g}, more than the GPUs' peak, which is 1")
+            unpredictable(
+                f"impossible: {name.upper()} of {share:g}, more than the GPUs' peak, which is 1"
+            )
     figure = machine.figures.get(f"peak_flops_{rates_of(precision)}") if machine else None
     rate = run.numbers.get("tflops_per_gpu", 0.0)
     if figure and rate * 1e12 > figure.value:
-        refuse(f"impossible: {rate:g} TFLOP/s a GPU, whose peak is {figure.value / 1e12:g}")
+        unpredictable(f"impossible: {rate:g} TFLOP/s a GPU, whose peak is {figure.value / 1e12:g}")
 
 
 def _measured(run: Run, kind: str, settings: RunSettings) -> tuple[str, float]:
@@ -407,17 +409,17 @@ def _measured(run: Run, kind: str, settings: RunSettings) -> tuple[str, float]:
             return "step_time", run.numbers["step_time_s"]
         needed = ("tokens_per_s_per_gpu", "global_batch_size", "seq_len", "gpus")
         if any(name not in run.numbers for name in needed):
-            refuse("no step time, and no rate to compute it from")
+            unpredictable("no step time, and no rate to compute it from")
         rate, batch, length, gpus = (run.numbers[name] for name in needed)
         return "step_time", batch * length / (rate * gpus)
     if "value" not in run.numbers:
         if "peak_mem_gib" not in run.numbers:
-            refuse("no value of memory")
+            unpredictable("no value of memory")
         return "allocated_memory", run.numbers["peak_mem_gib"] * GIB
     measure = settings.words.get("measure", "")
     unit = settings.numbers.get("unit_bytes", 0.0)
     if not measure:
-        refuse(f"quantity '{run.texts.get('quantity', '')}': not understood")
+        unpredictable(f"quantity '{run.texts.get('quantity', '')}': not understood")
     if not unit:
-        refuse(f"unit '{run.texts.get('unit', '')}': no unit of memory")
+        unpredictable(f"unit '{run.texts.get('unit', '')}': no unit of memory")
     return measure, run.numbers["value"] * unit
