@@ -111,19 +111,19 @@ def _told(logs: Logs, content: bytes, dated: float) -> Logs:
 def _content(name: str) -> tuple[bytes, float]:
     path = Path(name)
     try:
-        status = path.stat()
-        if status.st_size > _HUGE:
-            wrong = f"{status.st_size:,} bytes"
-            refuse("LOG", name, wrong, "a log, of some megabytes at most")
-        if not path.is_file():
-            refuse("LOG", name, "is no file", "a log, a folder of logs, or - for a pipe")
-        return path.read_bytes(), status.st_mtime
+        status, whole = path.stat(), path.is_file()
+        large = status.st_size > _HUGE
+        content = path.read_bytes() if whole and not large else b""
     except FileNotFoundError:
-        allowed = "expects the output of nccl-tests (text, JSON or CSV)"
-        refuse("LOG", name, "no such file", allowed)
+        refuse("LOG", name, "no such file", "expects the output of nccl-tests (text, JSON or CSV)")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "can't be read"
         refuse("LOG", name, reason, "a log of nccl-tests")
+    if large:
+        refuse("LOG", name, f"{status.st_size:,} bytes", "a log, of some megabytes at most")
+    if not whole:
+        refuse("LOG", name, "is no file", "a log, a folder of logs, or - for a pipe")
+    return content, status.st_mtime
 
 
 def _piped() -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from overhead.choose import candidates, usable
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.completion import following
 from overhead.evaluation import Evaluation
-from overhead.everything import load
 from overhead.formula import REGISTRY, Formula
 from overhead.labels import ALL, HIERARCHY, LABELS, NO_LIBRARY, OPERATION_DEFAULTS
 from overhead.quantity import VOCABULARY
@@ -391,12 +389,6 @@ def library_of(machine: Machine) -> Profile:
     return load_software(name)
 
 
-@cache
-def _everything() -> None:
-    """Load all formulas, once."""
-    load()
-
-
 @dataclass(frozen=True, slots=True)
 class Given:
     """What is said of the network and the library; 0 and nothing: they are the machine's."""
@@ -424,7 +416,7 @@ class Model:
     def __init__(
         self, rows: Rows, machine: Machine, algorithm: str = "nccl", given: Given = PLAIN
     ) -> None:
-        _everything()
+        REGISTRY.load_everything()
         self.rows, self.machine, self.algorithm, self.given = rows, machine, algorithm, given
         profile = load_software(given.software) if given.software else library_of(machine)
         constants = profile.constants(machine)

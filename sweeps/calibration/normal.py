@@ -352,9 +352,7 @@ def highs_of(peer: Peer, others: Sequence[Peer]) -> Floats:
     """Return the slow end of what is normal of a curve's ratios, at each of its sizes."""
     highs = np.empty(len(peer.sizes))
     for index, size in enumerate(peer.sizes.tolist()):
-        part = "latency" if size < LESS_LONG else "bandwidth"
-        near, _ = _among(others, peer, lambda other: other.at(size, _NEAR))  # noqa: B023
-        highs[index] = band(near, least_of(part, peer.nodes))[1]
+        highs[index] = _ratios(peer, others, size)[0]["high"]
     return highs
 
 

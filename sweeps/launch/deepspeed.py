@@ -6,10 +6,11 @@ Names of settings are those of deepspeed/runtime/config.py and deepspeed/runtime
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
-from sweeps.launch.settings import FrameworkSettings, LaunchFile, json_text, overlaps
+from sweeps.launch.settings import FrameworkSettings, LaunchFile, overlaps
 from sweeps.search.request import Execution
 
 SCHEDULES = ("one_f_one_b",)
@@ -20,13 +21,13 @@ TYPES = {"bf16": "bf16", "fp16": "fp16", "fp8": "bf16", "fp4": "bf16", "tf32": "
 
 def settings(plan: Execution) -> FrameworkSettings:
     """Return a plan's configuration of DeepSpeed, as JSON."""
-    lines = json_text(config(plan)).splitlines()
+    lines = json.dumps(config(plan), indent=2).splitlines()
     return FrameworkSettings("DeepSpeed", tuple(lines), tuple(unsaid(plan)))
 
 
 def launch_file(plan: Execution, _: tuple[str, ...]) -> LaunchFile:
     """Return the configuration as a file; JSON has no comments for a heading."""
-    return LaunchFile(FILE, json_text(config(plan)), tuple(unsaid(plan)))
+    return LaunchFile(FILE, json.dumps(config(plan), indent=2) + "\n", tuple(unsaid(plan)))
 
 
 def config(plan: Execution) -> dict[str, Any]:

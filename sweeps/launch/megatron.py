@@ -14,7 +14,6 @@ from sweeps.launch.settings import (
     FIRST_STEPS,
     FrameworkSettings,
     LaunchFile,
-    commented,
     end_layers,
     options_of,
     overlaps,
@@ -49,7 +48,8 @@ def launch_file(plan: Execution, heading: tuple[str, ...]) -> LaunchFile:
     gpus = min(plan.given.get("gpus_per_node", plan["world_size"]), plan["world_size"])
     lines = [
         "#!/bin/bash",
-        *commented((*heading, *(f"Not in this file: {text}" for text in missing))),
+        *(f"# {line}" for line in heading),
+        *(f"# Not in this file: {text}" for text in missing),
         "# Run it on every node, in Megatron-LM's folder; arguments given to it are added.",
         "set -euo pipefail",
         "export CUDA_DEVICE_MAX_CONNECTIONS=1",

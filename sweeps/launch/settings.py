@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from overhead.frozen import frozen
 from sweeps.launch.terms import says_of
@@ -63,13 +62,3 @@ def said(plan: Execution, framework: str, part: str) -> Iterator[str]:
         value = plan.given.get(name, float(row["default"])) if row["default"] else plan[name]
         if not sign or (value > float(limit) if sign == ">" else value == float(limit)):
             yield row["argument"].format(value)
-
-
-def commented(heading: tuple[str, ...]) -> list[str]:
-    """Return lines as comments of a shell script or a TOML file."""
-    return [f"# {line}" for line in heading]
-
-
-def json_text(content: Mapping[str, object]) -> str:
-    """Return data as JSON that people read."""
-    return json.dumps(content, indent=2) + "\n"

@@ -12,7 +12,6 @@ from sweeps.launch.settings import (
     FIRST_STEPS,
     FrameworkSettings,
     LaunchFile,
-    commented,
     end_layers,
     options_of,
     recomputed_layers,
@@ -45,7 +44,8 @@ def launch_file(plan: Execution, heading: tuple[str, ...]) -> LaunchFile:
         missing.insert(0, f"[model] name and flavor: torchtitan has no model {model}")
     converter = CONVERTERS.get(plan.labels["precision"])
     lines = [
-        *commented((*heading, *(f"Not in this file: {text}" for text in missing))),
+        *(f"# {line}" for line in heading),
+        *(f"# Not in this file: {text}" for text in missing),
         "[job]",
         'dump_folder = "outputs"',
         "",

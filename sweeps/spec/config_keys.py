@@ -18,7 +18,6 @@ from sweeps.spec.fields import Figure, FigureReader, declared_list
 from sweeps.spec.files import shared_toml, shipped
 from sweeps.spec.model import shape_value
 
-MISSING = "is missing; every {} model has one"
 # A key with what holds where it is missing: `?` nothing, `!` it has to be there and null is none,
 # `:4` that.
 TERM = re.compile(r"(?P<keys>[^?!:]+)(?P<mode>[?!]?)(?::(?P<default>.+))?")
@@ -45,9 +44,10 @@ class Config(FigureReader):
         elif " * " in stated:
             self._product(shape, stated)
         else:
-            self._term(shape, stated)
+            self.take(shape, stated)
 
-    def _term(self, shape: str, stated: str) -> None:
+    def take(self, shape: str, stated: str) -> None:
+        """Take a shape from a key, or what holds where that is missing."""
         keys, mode, default = TERM.fullmatch(stated).groups()  # type: ignore[union-attr]
         key, value = self.find(keys)
         if value is NONE or (value is None and (mode or default)):
@@ -97,11 +97,8 @@ class Config(FigureReader):
 
     def missing(self, key: str) -> None:
         """Note a key without which its kind can't be read."""
-        self.faults.append(f"{self.path}: {key}: {MISSING.format(self.model_type)}")
-
-    def take(self, shape: str, key: str) -> None:
-        """Take a shape from a key that must be there."""
-        self._term(shape, key)
+        every = f"every {self.model_type} model has one"
+        self.faults.append(f"{self.path}: {key}: is missing; {every}")
 
     def set(self, shape: str, value: float, why: str, kind: str = "specification") -> None:
         """Give a shape a value for a reason."""

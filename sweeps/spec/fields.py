@@ -237,3 +237,17 @@ class FigureReader(Faults):
         if value and value not in known:
             self.fault(f"{location}.{key}".strip("."), value, "is unknown", nearest(value, known))
         return value
+
+    def choices(
+        self, location: str, table: Mapping[str, object], key: str, known: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Read a list of some known texts; none where there is none."""
+        where, given = f"{location}.{key}", table.get(key, [])
+        if not isinstance(given, list):
+            self.fault(where, given, "is not a list", f"a list of {', '.join(known) or 'none'}")
+            return ()
+        texts = tuple(map(str, given))
+        for text in texts:
+            if text not in known:
+                self.fault(where, text, "is unknown", nearest(text, known))
+        return texts

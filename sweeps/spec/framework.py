@@ -152,9 +152,10 @@ class Framework:
     def with_options(self, names: Sequence[str]) -> Framework:
         """Return the framework with some of its options on, the last of them the strongest."""
         wrong = [
-            fault("framework", f"{self.name}+{name}", "has no such option", self._near(name))
+            fault("framework", f"{self.name}+{name}", "has no such option", near)
             for name in names
             if name not in (*self.options, TEXTBOOK)
+            for near in (nearest(name, self.options) if self.options else "it has no options",)
         ]
         tell_all(wrong)
         options = self
@@ -176,9 +177,6 @@ class Framework:
                 scalings={**options.scalings, **part.scalings},
             )
         return options
-
-    def _near(self, name: str) -> str:
-        return nearest(name, self.options) if self.options else "it has no options"
 
     def acting(self, before: Sequence[str], after: Sequence[str] = ()) -> tuple[str, ...]:
         """Return those of some options, and others after them, that later ones leave acting."""

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from overhead.frozen import frozen
 from overhead.labels import LABELS
-from sweeps.errors import nearest
 from sweeps.spec.fields import Figure, FigureReader, declared_figures, declared_keys
 
 # Recipes of 8 bits by how they scale, and at whose rates they run.
@@ -116,8 +115,8 @@ class _MachineFile(FigureReader):
             figures=figures,
             scale_up_kind=kind,
             torus_dimensions=dimensions,
-            in_network=self._reductions("scale_up", up, "in_network_reduction"),
-            scale_out_in_network=self._reductions("scale_out", out, "in_network"),
+            in_network=self.choices("scale_up", up, "in_network_reduction", REDUCTIONS),
+            scale_out_in_network=self.choices("scale_out", out, "in_network", REDUCTIONS),
             generation=self.text("software", software, "generation", default=""),
             framework=self.text("software", software, "framework", default=""),
             fabric=self.text("software", software, "fabric", default=""),
@@ -134,16 +133,6 @@ class _MachineFile(FigureReader):
             self.faults.append(f'{where}: is missing; whose {given[0]} it has, as "nccl"')
         each = {name: self.constant(f"software.{name}", name, software[name]) for name in given}
         return {name: figure for name, figure in each.items() if figure is not None}
-
-    def _reductions(self, location: str, table: Mapping[str, object], key: str) -> tuple[str, ...]:
-        given = table.get(key, [])
-        names = tuple(str(name) for name in given) if isinstance(given, list) else ()
-        if not isinstance(given, list):
-            self.fault(f"{location}.{key}", given, "is not a list", f"a list of {REDUCTIONS}")
-        for name in names:
-            if name not in REDUCTIONS:
-                self.fault(f"{location}.{key}", name, "is unknown", nearest(name, REDUCTIONS))
-        return names
 
     def _dimensions(self, kind: str, table: Mapping[str, object]) -> int:
         given = table.get("dimensions", 0)

@@ -123,12 +123,10 @@ class Model:
         vital = [name for name in lacking if name in (*VITAL, "ffn_size") or name not in SHAPES]
         if lacking:
             bare = "" if "layers" in self.figures else ": it is a number of parameters alone"
-            message = f"{why} needs {', '.join(sorted(vital or lacking, key=_order))}"
+            message = (
+                f"{why} needs {', '.join(sorted(vital or lacking, key=[*SHAPES, *lacking].index))}"
+            )
             refuse("model", self.name, f"doesn't say enough{bare}", message)
-
-
-def _order(name: str) -> int:
-    return SHAPES.index(name) if name in SHAPES else len(SHAPES)
 
 
 def shape_value(name: str, given: object, location: str) -> float:

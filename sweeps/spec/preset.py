@@ -177,34 +177,31 @@ def _rule(
 ) -> Rule:
     labels: dict[str, str] = {}
     numbers: dict[str, float] = {}
-    for name, value in table.get("set", {}).items():
+    given, when = (table.get(key, {}) for key in ("set", "when"))
+    for key, value in (("set", given), ("when", when)):
+        if not isinstance(value, dict):
+            where = f"{location}.{key}"
+            reader.fault(where, value, "is not a table", f"write {{ .. = .. }} for {key}")
+            return Rule()
+    for name, value in given.items():
         where = f"{location}.set.{name}"
         if name in OF_PLANS or name.startswith(RECOMPUTE) or name == "framework":
             reader.fault(where, value, "is not a preset's to set", "options, labels and quantities")
         elif name in LABELS:
-            labels[name] = str(value)
-            _named(reader, where, (str(value),), LABELS[name].values or (str(value),))
+            known = LABELS[name].values or (value,)
+            labels[name] = reader.choice(f"{location}.set", given, name, known)
         elif name in VOCABULARY and isinstance(value, int | float):
             numbers[name] = float(value)
         else:
             near = nearest(name, (*LABELS, *VOCABULARY))
             reader.fault(where, value, "is no label or quantity", near)
-    on, off = (tuple(table.get(key, ())) for key in ("options", "without"))
-    _named(reader, f"{location}.options", (*on, *off), tuple(options))
-    when = table.get("when", {})
+    on, off = (
+        reader.choices(location, table, key, tuple(options)) for key in ("options", "without")
+    )
     reader.unknown(f"{location}.when", when, CONDITIONS)
-    again = table.get(RECOMPUTE)
-    if isinstance(again, str):
-        _named(reader, f"{location}.{RECOMPUTE}", (again,), LABELS[RECOMPUTE].values)
-    elif again is not None:
-        again = tuple(again)
-        _named(reader, f"{location}.{RECOMPUTE}", again, MODULES)
+    again: str | tuple[str, ...] | None = None
+    if isinstance(table.get(RECOMPUTE), str):
+        again = reader.choice(location, table, RECOMPUTE, LABELS[RECOMPUTE].values)
+    elif RECOMPUTE in table:
+        again = reader.choices(location, table, RECOMPUTE, MODULES)
     return Rule(when, on, off, labels, numbers, again)
-
-
-def _named(
-    reader: FigureReader, location: str, names: Collection[str], known: Collection[str]
-) -> None:
-    for name in names:
-        if name not in known:
-            reader.fault(location, name, "is unknown", nearest(name, known))

@@ -247,6 +247,8 @@ class Constants:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = folders
+        self._machines: dict[str, Machine] = {}
+        self._frameworks: dict[str, Framework] = {}
         self._profiles: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
 
     def of(self, labels: Mapping[str, str], *, step: bool) -> dict[str, float]:
@@ -278,7 +280,7 @@ class Constants:
         """Return the library that runs collectives, and its constants, in a step."""
         key = labels["hardware"], labels.get("fabric", "")
         if key not in self._profiles:
-            machine = load_hardware(key[0], self.folders)
+            machine = Constants.machine(self, key[0])  # No fit is of a library
             words = {"environment": IN_A_STEP, "software": own_library(machine).value}
             words |= {"fabric": key[1]} if key[1] else {}
             name, constants = priced(machine, words)
@@ -287,11 +289,15 @@ class Constants:
 
     def machine(self, name: str) -> Machine:
         """Return a machine of the catalogue; a fit has one with other figures."""
-        return load_hardware(name, self.folders)
+        if name not in self._machines:
+            self._machines[name] = load_hardware(name, self.folders)
+        return self._machines[name]
 
     def framework(self, name: str) -> Framework:
         """Return a framework with its options; a fit has one with other figures."""
-        return load_framework(name, self.folders)
+        if name not in self._frameworks:
+            self._frameworks[name] = load_framework(name, self.folders)
+        return self._frameworks[name]
 
 
 def _recipe(framework: Framework, labels: Mapping[str, str]) -> Recipe:
