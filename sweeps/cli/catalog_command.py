@@ -54,7 +54,8 @@ from sweeps.spec.units import format_quantity
 from sweeps.wrapping import aligned, fitted, room
 
 if TYPE_CHECKING:
-    from sweeps.spec.framework import Choice, Framework
+    from sweeps.origin import Origin
+    from sweeps.spec.framework import Framework
 # What is told of a model's parameters, and of one token's forward pass.
 COUNTS = ("parameters", "active_parameters")
 PARTS = ("mixer_parameters", "mlp_parameters", "moe_parameters", "embedding_parameters")
@@ -266,7 +267,7 @@ def _brief(name: str, figure: Figure) -> str:
     return brief(figure.value, figure.units, binary=in_powers_of_two(name))
 
 
-def _choice_lines(choices: Mapping[str, Choice], *, whole: bool) -> Iterator[str]:
+def _choice_lines(choices: Mapping[str, Origin], *, whole: bool) -> Iterator[str]:
     if not whole:
         yield from _pair_lines({name: str(choice.value) for name, choice in choices.items()})
         return

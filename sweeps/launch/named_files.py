@@ -21,14 +21,8 @@ def text_of(path: Path) -> str:
         reject(path, "is a folder; name the launch file in it")
     if size > LARGEST:
         reject(path, "is too large for a launch file")
-    return decoded(data).replace("\r\n", "\n")
-
-
-def decoded(data: bytes) -> str:
-    """Return bytes as text, by their mark or as UTF-8."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data.decode("utf-16", errors="replace")
-    return data.decode("utf-8-sig", errors="replace")
+    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    return data.decode("utf-16" if marked else "utf-8-sig", "replace").replace("\r\n", "\n")
 
 
 def beside(path: Path, named: str) -> Path | None:

@@ -77,20 +77,6 @@ def among_all(way: str, index_heads: float) -> str:
     return "all_gather" if way == "ring" and index_heads > 0.0 else way
 
 
-@frozen(slots=True)
-class Choice:
-    """One name among several that a framework takes, and where that comes from."""
-
-    value: str  # The name
-    kind: str  # As of a `Figure`
-    source: str  # As of a `Figure`
-
-    @property
-    def origin(self) -> Origin:
-        """The name with where it comes from."""
-        return Origin(self.value, self.kind, self.source)
-
-
 # An option of every framework: its constants, but none of its habits.
 TEXTBOOK = "textbook"
 # What comes with its constants: whose kernels, and which loss, they are of.
@@ -111,9 +97,9 @@ class Framework:
     figures: Mapping[str, Figure]
     stated: frozenset[str] = frozenset()  # The quantities that the file states
     # Labels that hold if the user gives no others
-    choices: Mapping[str, Choice] = field(default_factory=dict)
+    choices: Mapping[str, Origin] = field(default_factory=dict)
     # The recipe of bytes a parameter for each precision that the file states
-    precisions: Mapping[str, Choice] = field(default_factory=dict)
+    precisions: Mapping[str, Origin] = field(default_factory=dict)
     # What its plans usually have: ``zero_stage``, ``sequence_parallel``
     plan: Mapping[str, Figure] = field(default_factory=dict)
     # By generation of GPUs: figures that differ there
@@ -136,6 +122,11 @@ class Framework:
     def loss(self) -> str:
         """The loss whose bytes its figures are."""
         return self.labels.get("loss", LABELS["loss"].default)
+
+    def habit(self, name: str) -> Origin | None:
+        """Return what it has of a label, or its plans of a quantity, if the user says nothing."""
+        figure = self.plan.get(name)
+        return self.choices.get(name) if figure is None else figure.origin
 
     def of_loss(self, loss: str | None) -> dict[str, Origin]:
         """Return the figures of a loss that isn't its own."""
@@ -280,7 +271,7 @@ class _FrameworkFile(FigureReader):
             },
         )
 
-    def _choices(self, location: str, known: Mapping[str, Sequence[str]]) -> dict[str, Choice]:
+    def _choices(self, location: str, known: Mapping[str, Sequence[str]]) -> dict[str, Origin]:
         table = self.table(location)
         self.unknown(location, table, known)
         choices = {}
@@ -293,7 +284,7 @@ class _FrameworkFile(FigureReader):
                 self.fault(where, given, "has no source", form)
                 continue
             self.unknown(where, given, ("value", "kind", "source"))
-            choices[key] = Choice(
+            choices[key] = Origin(
                 self.choice(where, given, "value", names),
                 self.choice(where, given, "kind", ORIGINS),
                 self.text(where, given, "source"),

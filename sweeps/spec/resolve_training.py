@@ -155,14 +155,12 @@ class TrainingResolver(PresetResolver, Statement):
 
     # Labels.
 
-    def _habits(self, name: str, part: str, other: Origin) -> list[Origin]:
+    def _habits(self, name: str, other: Origin) -> list[Origin]:
         """Return what the software takes if the user says nothing: one, or along its axis."""
-        names = [*map(str, self._column("framework"))]
-        loaded = [(framework, getattr(self._framework(framework), part)) for framework in names]
-        habits = [
-            habits_of[name].origin.of(framework) if name in habits_of else other
-            for framework, habits_of in loaded
-        ]
+        habits = []
+        for framework in map(str, self._column("framework")):
+            habit = self._framework(framework).habit(name)
+            habits.append(other if habit is None else habit.of(framework))
         if name != "context_parallel":
             return habits
         heads = self.constants.get("index_heads", 0.0)
@@ -177,11 +175,11 @@ class TrainingResolver(PresetResolver, Statement):
 
     def habit(self, label: str, value: str) -> None:
         """Take a label as the software that trains has it, or else this value."""
-        self._take_habit(label, "choices", assumed(value))
+        self._take_habit(label, assumed(value))
 
-    def _take_habit(self, name: str, part: str, other: Origin) -> None:
-        """Take what the software that trains has of one of its tables, unless it is known."""
-        origins, axis = self._habits(name, part, other), self._axis_of("framework")
+    def _take_habit(self, name: str, other: Origin) -> None:
+        """Take what the software that trains has, unless it is known."""
+        origins, axis = self._habits(name, other), self._axis_of("framework")
         if name not in self.given:
             self.give(name, origins, [] if axis is None else [axis])
 
@@ -286,9 +284,9 @@ class TrainingResolver(PresetResolver, Statement):
             why = "with experts, as Megatron-LM demands"
             self.origins["sequence_parallel"] = (assumed(None, why),)
         why = OF_EXPERTS if experts else "off"
-        self._take_habit("sequence_parallel", "plan", assumed(float(experts), why))
+        self._take_habit("sequence_parallel", assumed(float(experts), why))
         usual = Origin(*usual_table()["training"]["zero_stage"])
-        self._take_habit("zero_stage", "plan", usual)
+        self._take_habit("zero_stage", usual)
 
     # Domains of many hosts.
 

@@ -34,6 +34,15 @@ def placed(text: str, name: str = "a.log", **given: Any) -> PlacedTest:
     return case
 
 
+def test_what_is_no_file_or_far_too_large_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no file; a log, a folder of logs, or - for a pipe"):
+        read_logs(["/dev/null"])
+    with (tmp_path / "core.log").open("wb") as file:
+        file.truncate(2**28 + 1)  # a hole: it takes no room
+    with pytest.raises(InputError, match="268,435,457 bytes; a log, of some megabytes at most"):
+        read_logs([str(tmp_path / "core.log")])
+
+
 def test_a_log_is_read_whole() -> None:
     case = placed(TEXT)
     assert (case.operation, case.ranks, case.nodes) == GROUP

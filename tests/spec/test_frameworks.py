@@ -12,10 +12,11 @@ from overhead.memory.quantities import RECIPES
 from overhead.quantity import VOCABULARY
 from sweeps.cli import run
 from sweeps.errors import InputError
+from sweeps.origin import Origin
 from sweeps.spec.catalog import find_spec, framework_names, load_framework
 from sweeps.spec.fields import ORIGINS, Figure
 from sweeps.spec.files import shipped
-from sweeps.spec.framework import FRAMEWORK_RULE, Choice, Framework, read_framework
+from sweeps.spec.framework import FRAMEWORK_RULE, Framework, read_framework
 from tests.tables import examples
 
 SHIPPED = tuple(
@@ -63,9 +64,9 @@ def test_everything_says_where_it_comes_from(framework: Framework) -> None:
     for part in (framework, *framework.options.values()):
         assert part.summary
         figures: list[tuple[str, Figure]] = [*part.figures.items(), *part.plan.items()]
-        choices: list[tuple[str, Choice]] = [*part.choices.items(), *part.precisions.items()]
+        choices: list[tuple[str, Origin]] = [*part.choices.items(), *part.precisions.items()]
         given_names = part.stated | set(part.plan) | {name for name, _ in choices}
-        every: list[tuple[str, Figure | Choice]] = [*figures, *choices]
+        every: list[tuple[str, Figure | Origin]] = [*figures, *choices]
         for name, figure in every:
             assert figure.kind in ORIGINS, name
             assert len(figure.source) > 9, name

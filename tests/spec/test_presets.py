@@ -230,6 +230,15 @@ def test_a_broken_preset_is_refused_whole(tmp_path: Path) -> None:
     assert "when.gpus: no such key" in lines
 
 
+@pytest.mark.parametrize(("stated", "line"), examples(__file__, "of_another_type"))
+def test_a_preset_of_another_type_is_refused(tmp_path: Path, stated: str, line: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(WRONG.replace('options = ["nosuch"]', stated), encoding="utf-8")
+    with pytest.raises(InputError) as error:
+        load_framework(path)
+    assert f"presets.one.{line}" in str(error.value)
+
+
 def test_deepspeed_holds_two_buckets_and_recomputes_nothing() -> None:
     """Its documented defaults; what is given by hand goes before them."""
     given = keyed(
