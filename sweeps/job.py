@@ -14,6 +14,7 @@ import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
 from overhead.frozen import frozen
+from overhead.quantity import VOCABULARY
 from sweeps.display import of_records, row
 from sweeps.engine.describe import layout_of, references
 from sweeps.engine.evaluate import Limits
@@ -199,6 +200,16 @@ class Job:
             names_of_part = [variable.name for variable in part.variables if variable.name in kept]
             names += [*names_of_part, part.status_name] if names_of_part else []
         return tuple(names)
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The quantities of the result, and what reductions of them are called: what is asserted.
+
+        What was measured stands there, too.
+        """
+        measured = self.measured.dims_of(()) if self.measured else ()
+        reduced = (reduction.name for reduction in self.sweep.reductions)
+        return (*(name for name in self.stored if name in VOCABULARY), *reduced, *measured)
 
     def check_size(self) -> None:
         """Refuse a sweep that no disk holds."""

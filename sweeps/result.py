@@ -19,7 +19,7 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,7 +31,7 @@ from overhead.quantity import VOCABULARY
 from sweeps.asked import command_line
 from sweeps.bands import percent, written
 from sweeps.engine.grid import STATUSES, SUBJECT, Block, Column, Layout, is_row_number
-from sweeps.errors import ContractError, nearest, refuse
+from sweeps.errors import ContractError, fault, nearest, tell_all
 from sweeps.origin import GIVEN, Origin, attributes
 from sweeps.spec.contract import Contract
 from sweeps.spec.units import format_quantity, to_toml
@@ -88,6 +88,16 @@ class Result:
     def cells(self) -> int:
         """Cells of the grid."""
         return int(np.prod(list(self.layout.sizes.values()), dtype=object))
+
+    @property
+    def numbers(self) -> dict[str, Column]:
+        """The variables that are numbers: what can be asserted."""
+        columns = self.layout.variables
+        return {
+            column.name: column
+            for column in columns
+            if column.dtype.kind in "fiu" and "flag_meanings" not in column.attrs
+        }
 
     @property
     def bare(self) -> Layout:
@@ -410,20 +420,27 @@ SIGNS: Mapping[str, Callable[..., NDArray[np.bool_]]] = {
 ANSWERS = ("recommended", "least")
 
 
+def check_asserted(contracts: Sequence[Contract], computed: Collection[str]) -> None:
+    """Refuse what is asserted of anything but numbers that are computed."""
+    wrong = "isn't among what is computed"
+    faults = [
+        fault("assert", contract.text, wrong, nearest(contract.name, computed))
+        for contract in contracts
+        if contract.name not in computed
+    ]
+    tell_all(faults)
+
+
 def hold(contracts: Sequence[Contract], result: Result) -> None:
     """Check what is asserted of a result; say by how much it doesn't hold, and where."""
+    check_asserted(contracts, result.numbers)
     lines = [line for contract in contracts for line in _broken(contract, result)]
     if lines:
         raise ContractError(lines)
 
 
 def _broken(contract: Contract, result: Result) -> Iterator[str]:
-    columns = {column.name: column for column in result.layout.variables}
-    column = columns.get(contract.name)
-    if column is None:
-        known = [name for name in columns if columns[name].dtype.kind == "f"]
-        wrong = "isn't among what is computed"
-        refuse("assert", contract.text, wrong, nearest(contract.name, known))
+    column = result.numbers[contract.name]
     values = _values(column).astype(np.float64)
     counted = np.isfinite(values) & _answers(result, column)
     if not counted.any():

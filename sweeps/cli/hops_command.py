@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import click
+import numpy as np
 
 from overhead.hops import SWITCHING
 from overhead.labels import NCCL
@@ -35,7 +36,8 @@ from sweeps.hop_study.study import (
     too_many_ranks,
 )
 from sweeps.hop_study.tables import bodies_of, charts_of, report_lines, result_of
-from sweeps.spec.axis import label_values, names_of, numbers_of
+from sweeps.result import check_asserted
+from sweeps.spec.axis import label_values, names_of, numbers_of, typed
 from sweeps.spec.catalog import load_hardware, load_model
 
 DEFAULT = "llama3-8b-hops"
@@ -93,6 +95,7 @@ def run_study(path: Path, given: Given) -> int:
         return 0
     out = Output(given, path.stem)
     result = result_of(study, {"spec": path.name}, given)
+    check_asserted(out.contracts, result.numbers)
     with out.answered_first():
         out.write(result, charts_of(study))
         out.show(result, _lines(study, ()))
@@ -142,7 +145,7 @@ def _study(given: Hops) -> HopStudy:
     faults.tell()
     assert cases is not None
     changed = replace(study, **changes, cases=cases)
-    _check_ranks(changed)
+    _check_ranks(changed, given)
     return changed
 
 
@@ -251,16 +254,22 @@ def _check_levels(cases: Sequence[Scenario], links: Mapping[str, tuple[str, str]
 MOST_RANKS = 2**20
 
 
-def _check_ranks(study: HopStudy) -> None:
+def _check_ranks(study: HopStudy, given: Hops) -> None:
     """Refuse more ranks, or more levels, than a network has."""
-    wanted = {"--dp": study.data_parallel, "--tp": study.tensor_parallel}
-    lines = [
-        fault(flag, ranks, "each rank's way is looked at", f"at most {MOST_RANKS:,}")
-        for flag, values in wanted.items()
-        for ranks in values
-        if ranks > MOST_RANKS
-    ]
-    each = {flag: [(ranks, ranks) for ranks in values] for flag, values in wanted.items()}
+    lines: list[str] = []
+    each: dict[str, list[tuple[object, int]]] = {}
+    for flag, values, text in (
+        ("--dp", study.data_parallel, given["data_parallel"]),
+        ("--tp", study.tensor_parallel, given["tensor_parallel"]),
+    ):
+        numbers = np.array(values, dtype=np.float64)
+        shown = [f"{n:.15g}" if text is None else typed(text, numbers, n, "1") for n in numbers]
+        each[flag] = [*zip(shown, values, strict=True)]
+        lines += [
+            fault(flag, told, "each rank's way is looked at", f"at most {MOST_RANKS:,}")
+            for told, ranks in each[flag]
+            if ranks > MOST_RANKS
+        ]
     both = {"--combined": of_both(study.combined)}
     lines += [fault(*wrong) for part in (each, both) for wrong in too_many_ranks(study.cases, part)]
     lines += [

@@ -43,7 +43,7 @@ from sweeps.job import Job, bounds_of, prepare
 from sweeps.plots.data import subject_of
 from sweeps.plots.declare import check_figures
 from sweeps.plots.style import suffix_of
-from sweeps.result import Field, Result, of_dataset, of_rows, provenance_of
+from sweeps.result import Field, Result, check_asserted, of_dataset, of_rows, provenance_of
 from sweeps.spec.catalog import find_sweep, spec_names
 from sweeps.spec.files import read_toml
 from sweeps.spec.sweep import Sweep, load_sweep
@@ -102,6 +102,7 @@ def command(spec: str | None, **given: Unpack[Given]) -> int:
     _check_valid(job, path.name)
     units = {reduction.name: reduction.units for reduction in sweep.reductions}
     out = Output({**given, "plot": asked}, path.stem, units)
+    check_asserted((*sweep.asserts, *out.contracts), job.computed)
     if asked:
         _check_declared(job)
     if given["dry_run"]:

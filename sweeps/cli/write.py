@@ -19,7 +19,16 @@ from sweeps.cli.kept import keep
 from sweeps.cli.progress import tell_drawn
 from sweeps.errors import fault, refuse, tell_all
 from sweeps.job import Job
-from sweeps.result import SCHEMA_VERSION, Record, Result, csv_lines, hold, json_lines, of_dataset
+from sweeps.result import (
+    SCHEMA_VERSION,
+    Record,
+    Result,
+    check_asserted,
+    csv_lines,
+    hold,
+    json_lines,
+    of_dataset,
+)
 from sweeps.spec.contract import Contract, read_contract
 from sweeps.wrapping import fitted
 
@@ -134,6 +143,7 @@ class Output:
             sys.stdout.writelines(fitted(lines))
             return
         result = result() if callable(result) else result
+        check_asserted(self.contracts, result.numbers)
         with self.answered_first():
             if self.wanted:
                 self.write(result, figures, draw)
@@ -170,6 +180,7 @@ class Output:
         rows: Callable[[], Iterator[Record]] | None = None,
     ) -> None:
         """Evaluate a job, write the file that is asked for, and show what can be printed."""
+        check_asserted(self.contracts, job.computed)
         records = replace(job.evaluated(), rows=rows) if self.is_printed(job) else None
         keep(result=job, records=records, figures=figures)
         # What can't be printed isn't written either.
