@@ -1,24 +1,30 @@
-"""``sweeps validate``: predictions compared with published measurements."""
+"""``sweeps validate``: predictions compared with published measurements.
+
+A table is of one `Kind`: of operations, of presets, of what running takes, or of training runs.
+Each is compared by a function of its own, and all are written, shown and judged alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import click
+import numpy as np
 
 from overhead.quantity import VOCABULARY
 from sweeps.asked import command_line
 from sweeps.cli.given import Given
 from sweeps.cli.option_table import options
-from sweeps.cli.sections import show_options, wanted_sections
+from sweeps.cli.sections import more_line, show_options, shown_sections, wanted_sections
 from sweeps.cli.typed import Command, folders_of, refuse_given
 from sweeps.cli.validate_report import (
-    collective_lines,
+    Screen,
+    collective_screen,
     preset_screen,
-    quantity_lines,
-    training_lines,
+    quantity_screen,
+    training_screen,
 )
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, nearest, refuse, tell_all
@@ -38,7 +44,6 @@ from sweeps.validate.run_table import (
     shipped_rules,
 )
 from sweeps.validate.scores import (
-    Record,
     error_result,
     error_rows,
     records_of,
@@ -47,9 +52,10 @@ from sweeps.validate.scores import (
     skipped_lines,
 )
 from sweeps.validate.table import find_table
-from sweeps.validate.training_rows import OUTSIDE, PLAN, Cases, Skipped, cases_of_runs
+from sweeps.validate.training_rows import OUTSIDE, PLAN, Cases, cases_of_runs
 
-KINDS = {"step-time": ("step_time",), "memory": ("memory",), "all": ("step_time", "memory")}
+# A quantity, what it is, and of each point its group, what was measured and what was predicted.
+Cloud = tuple[str, str, list[str], list[float], list[float]]
 ERRORS = (
     {
         "kind": "bars",
@@ -61,6 +67,41 @@ ERRORS = (
 )
 LONG = 2.0 * 86400.0  # seconds from which a figure has days
 WORDS = {"step_time": "step time", "memory": "peak memory per GPU"}
+RUNNING = {
+    "running": "Failures, goodput and power: predicted and measured",
+    "context": "Attention with context parallelism: predicted and measured",
+}
+USERBUFFERS = "userbuffers"
+IN_EACH_ROW = "each row's source_ref says where it stands"
+# The error that --strict allows; what half of the points of a group should be within; and the
+# share of layers whose setting is near our best.
+ALLOWED, HALF, ENOUGH = 0.1, 0.1, 0.95
+OF_AN_OPERATION = ("message_bytes", "collective")
+STATED = ("algorithm", "topology")  # A table of operations that has both says what ran
+
+
+class Compared(NamedTuple):
+    """What a table comes to: its result, its screen, and whether it is beyond the bound."""
+
+    title: str
+    references: str
+    inputs: Any  # What the result depends on beside what is asked
+    result: Callable[[Mapping[str, str]], Result]  # Made of a result's attributes
+    screen: Screen
+    beyond: bool = False
+    spec: Mapping[str, object] | None = None  # What is asked, where it isn't what all tables have
+    figures: Sequence[Mapping[str, object]] | None = None
+    draw: Callable[[Path], Iterable[Path]] | None = None
+
+
+class Kind(NamedTuple):
+    """A kind of table: the options that it has no use for, and what compares it."""
+
+    what: str  # What its tables are of
+    lacks: str  # What their rows don't have
+    idle: tuple[str, ...]
+    instead: str  # One that can be given
+    compare: Callable[[Sequence[str], Given, float], Compared]
 
 
 @click.command("validate", cls=Command)
@@ -80,35 +121,34 @@ def command(tables: tuple[str, ...], **given: Unpack[Given]) -> int:
     (10 % by default; sources outside the fit are in no class); of settings, where fewer than 95 %
     of the layers lose at most 2 %.
     """
-    if any(_heads(table, *_OPERATION) for table in tables):
-        refuse_given(("rules", "bound", "strict"), "is not of a table of operations")
-        return _collectives(tables, given)
-    if any(table == USERBUFFERS or _heads(table, "preset", "layer") for table in tables):
-        refuse_given(("rules",), "is not of a table of presets")
-        return _presets(tables, given)
-    if any(table in RUNNING or _heads(table, "quantity", "given") for table in tables):
-        refuse_given(("rules",), "is not of a table of what running takes")
-        return _running(tables, given)
-    if any(_is_of_plans(table, str(given["kind"])) for table in tables):
-        wrong = "has plans, which are no measurements"
-        allowed = (
-            "--kind step-time takes their measured steps; beside our best plans they are laid "
-            "in a checkout of the source: python -m tests.maintenance.experts_plans"
-        )
-        refuse("TABLE", ", ".join(tables), wrong, allowed)
+    kind = _kind_of(tables)
+    if kind is not None:
+        _check_alone(kind, tables, given)
     if not given["strict"]:
         refuse_given(("bound",), "is what --strict allows", "--strict, too")
-    bound = bound_of(given, 0.1)
+    bound = bound_of(given, ALLOWED)
     out = Output(given, "validate").checked()
-    records, skipped = _compared(tables or TABLES, given)
-    result = _result(records, tables or TABLES, given)
-    lines = training_lines(records, skipped, bound, _wanted(given))
-    out.deliver(result, lines, draw=lambda stem: _draw(records, stem))
-    return int(given["strict"] and _beyond(records, bound))
+    compared = (kind.compare if kind else _training)(tables or TABLES, given, bound)
+    attrs = provenance_of(
+        title=compared.title,
+        spec=compared.spec or spec_of(tables or TABLES, given),
+        given=given,
+        references=compared.references,
+        inputs=compared.inputs,
+    )
+    lines, bodies, also = compared.screen
+    wanted = wanted_sections(given, "validate")
+    shown = (*lines, *shown_sections(wanted, bodies), *more_line(wanted, bodies, also))
+    out.deliver(compared.result(attrs), shown, compared.figures, compared.draw)
+    return int(given["strict"] and compared.beyond)
 
 
-def _wanted(given: Given) -> tuple[str, ...]:
-    return wanted_sections(given, "validate")
+def _check_alone(kind: Kind, tables: Sequence[str], given: Given) -> None:
+    """Refuse options that a kind of table has no use for, and other tables beside one of it."""
+    refuse_given(kind.idle, f"is not of a table of {kind.what}")
+    if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
+        wrong = f"a table of {kind.what} has neither classes nor {kind.lacks}, and comes alone"
+        refuse("TABLE", ", ".join(tables), wrong, kind.instead)
 
 
 def bound_of(given: Given, usual: float) -> float:
@@ -119,34 +159,6 @@ def bound_of(given: Given, usual: float) -> float:
     if not 0.0 <= bound <= 1.0:
         refuse("--bound", given["bound"], "no share", "a share, such as 5% or .05")
     return bound
-
-
-def _beyond(records: Sequence[Record], bound: float) -> bool:
-    """Return whether the mean error of any class of what was measured is beyond a bound."""
-    measured = [
-        record for record in records if record.case.is_measured and record.case.group != OUTSIDE
-    ]
-    kinds = {prediction.case.kind for prediction in measured}
-    return any(
-        score.mape > bound
-        for kind in kinds
-        for score in scores_by(
-            [prediction for prediction in measured if prediction.case.kind == kind], "class"
-        ).values()
-    )
-
-
-def _result(records: Sequence[Record], tables: Sequence[str], given: Given) -> Result:
-    """Return the rows with where they come from."""
-    sources = dict.fromkeys(record.case.source for record in records)
-    attrs = provenance_of(
-        title="Training runs: predicted and measured",
-        spec=spec_of(tables, given),
-        given=given,
-        references=f"{', '.join(sources)}: each row's source_ref says where it stands",
-        inputs=[record.fields() for record in records],
-    )
-    return result_of(records, attrs)
 
 
 def spec_of(tables: Sequence[str], given: Given) -> dict[str, Any]:
@@ -161,27 +173,70 @@ def spec_of(tables: Sequence[str], given: Given) -> dict[str, Any]:
     }
 
 
-def _compared(tables: Sequence[str], given: Given) -> tuple[list[Record], list[Skipped]]:
-    """Read the tables, predict, and keep what is asked for."""
+# Training runs: the time of their steps, and their memory.
+
+
+def _training(tables: Sequence[str], given: Given, bound: float) -> Compared:
+    """Compare the tables' training runs of what is asked for."""
+    kind = str(given["kind"])
+    runs = {name: read_runs(find_runs(name)).runs for name in tables}
+    for of_table in runs.values():
+        plans = [run.texts.get("kind") == PLAN for run in of_table]
+        # Of measured plans, too, a kind tells steps.
+        if any(plans) if kind == "all" else all(plans):
+            wrong = "has plans, which are no measurements"
+            allowed = (
+                "--kind step-time takes their measured steps; beside our best plans they are laid "
+                "in a checkout of the source: python -m tests.maintenance.experts_plans"
+            )
+            refuse("TABLE", ", ".join(tables), wrong, allowed)
     folders = folders_of(given)
-    runs = [run for name in tables for run in read_runs(find_runs(name)).runs]
-    rules = shipped_rules()
-    if given["rules"]:
-        rules = (*rules, *read_rules(Path(given["rules"])))
-    cases = chosen_cases(cases_of_runs(runs, rules, folders, KINDS[str(given["kind"])]), given)
+    rules = (*shipped_rules(), *(read_rules(Path(given["rules"])) if given["rules"] else ()))
+    kinds = tuple(WORDS) if kind == "all" else (kind.replace("-", "_"),)
+    every = [run for of_table in runs.values() for run in of_table]
+    cases = chosen_cases(cases_of_runs(every, rules, folders, kinds), given)
     records, skipped = records_of(cases, predict(cases.cases, folders))
     if not records:
         reasons = [line.strip() for line in skipped_lines(skipped)] or ["the table has none"]
         wrong = "no row can be predicted"
         raise InputError([fault("TABLE", ", ".join(tables), wrong, reason) for reason in reasons])
-    return records, skipped
+    measured = {
+        kind: [row for row in records if row.case.kind == kind and row.case.is_measured]
+        for kind in WORDS
+    }
+    in_the_fit = ([row for row in rows if row.case.group != OUTSIDE] for rows in measured.values())
+    beyond = any(
+        of_class.mape > bound
+        for rows in in_the_fit
+        for of_class in scores_by(rows, "class").values()
+    )
+    sources = dict.fromkeys(record.case.source for record in records)
+    clouds = {
+        kind: (
+            rows[0].case.quantity,
+            WORDS[kind],
+            [row.case.group for row in rows],
+            [row.case.measured for row in rows],
+            [row.predicted for row in rows],
+        )
+        for kind, rows in measured.items()
+        if rows
+    }
+    return Compared(
+        "Training runs: predicted and measured",
+        f"{', '.join(sources)}: {IN_EACH_ROW}",
+        [record.fields() for record in records],
+        lambda attrs: result_of(records, attrs),
+        training_screen(records, skipped, bound),
+        beyond,
+        draw=lambda stem: _draw(clouds, stem),
+    )
 
 
 def chosen_cases(cases: Cases, given: Given) -> Cases:
     """Keep the classes and sources that are asked for."""
     classes = dict.fromkeys(name for case in cases.cases for name in case.classes)
-    sources = dict.fromkeys(case.source for case in cases.cases)
-    sources |= dict.fromkeys(skipped.source for skipped in cases.skipped)
+    sources = dict.fromkeys(case.source for case in (*cases.cases, *cases.skipped))
     faults = [
         fault(flag, name, "no row has it", nearest(name, known, shown=40))
         for flag, wanted, known in (
@@ -193,10 +248,9 @@ def chosen_cases(cases: Cases, given: Given) -> Cases:
     ]
     tell_all(faults)
     within = set(given["classes"] or classes)
-    kept = [case for case in cases.cases if within & {*case.classes}]
     wanted = given["sources"] or sources
     return Cases(
-        tuple(case for case in kept if case.source in wanted),
+        tuple(case for case in cases.cases if case.source in wanted and within & {*case.classes}),
         tuple(
             left_out
             for left_out in cases.skipped
@@ -205,57 +259,105 @@ def chosen_cases(cases: Cases, given: Given) -> Cases:
     )
 
 
-def _draw(records: Sequence[Record], stem: Path) -> list[Path]:
-    """Draw a figure for each kind of what was measured."""
-    made = []
-    for kind, words in WORDS.items():
-        records_of_kind = [
-            record for record in records if record.case.kind == kind and record.case.is_measured
-        ]
-        if records_of_kind:
-            groups = [prediction.case.group for prediction in records_of_kind]
-            pairs = (
-                [prediction.case.measured for prediction in records_of_kind],
-                [prediction.predicted for prediction in records_of_kind],
-            )
-            path = stem.with_name(f"{stem.name}-{kind.replace('_', '-')}")
-            made += _predicted(records_of_kind[0].case.quantity, words, groups, *pairs, path)
-    return made
-
-
-def _predicted(
-    quantity: str,
-    words: str,
-    groups: Sequence[str],
-    measured: Sequence[float],
-    predicted: Sequence[float],
-    path: Path,
-) -> list[Path]:
-    """Draw what was predicted of a quantity against what was measured."""
-    import numpy as np
-
-    from sweeps.plots.measured import Cloud, draw_predicted
-    from sweeps.plots.style import as_read
-
-    units, scale = as_read(quantity, VOCABULARY[quantity].units), 1.0
-    if units == "s" and max(measured) > LONG:
-        units, scale = "days", 86400.0
-    attrs = {"long_name": words, "units": units}
-    cloud = Cloud(attrs, list(groups), np.array(measured) / scale, np.array(predicted) / scale)
-    title = f"{words[0].upper()}{words[1:]}: predicted and measured"
-    return [*draw_predicted(cloud, path, title=title)]
-
-
-# Plans that experts published.
-
-
-def _is_of_plans(name: str, kind: str) -> bool:
-    """Return whether a table's plans are asked for: of measured ones, too, a kind tells steps."""
-    plans = [run.texts.get("kind") == PLAN for run in read_runs(find_runs(name)).runs]
-    return any(plans) if kind == "all" else all(plans)
-
-
 # Operations rather than steps: the tables that a sweep's [measured] takes.
+
+
+def _collectives(tables: Sequence[str], given: Given, _: float) -> Compared:
+    """Tell the errors of a table of collective operations, by table and size of message."""
+    (table,) = tables
+    spec: dict[str, Any]
+    if _heads(table, *STATED):
+        spec = {"measured": {"table": table, "columns": {name: name for name in STATED}}}
+    else:
+        spec = {"constants": {"algorithm": "nccl"}, "measured": {"table": table}}
+    if table == "nccl-collectives":
+        spec = {
+            "constants": {"algorithm": "nccl"},
+            "measured": read_toml(find_sweep("nccl-measured"))["measured"],
+        }
+    folders = folders_of(given)
+    job = prepare(spec, command=command_line(), folders=folders)
+    dataset = job.dataset()
+    rows = error_rows(dataset)
+    return Compared(
+        "Collectives: errors of predictions against measurements",
+        job.attrs["references"],
+        job.identity.inputs,
+        lambda attrs: error_result(rows, attrs),
+        collective_screen(rows, HALF, impossible_rows(dataset, bounds_of(spec, folders))),
+        spec={**spec, "tables": list(tables)},
+        figures=ERRORS,
+    )
+
+
+# What running takes: any quantity beside what was measured of it, from what the row gives.
+
+
+def _running(tables: Sequence[str], given: Given, bound: float) -> Compared:
+    """Tell what running takes as it was published, beside what our formulas say."""
+
+    def ask(spec: Mapping[str, Any], where: str) -> float:
+        (quantity,) = spec["quantities"]
+        return float(prepare(spec, folders=folders_of(given), where=where).dataset()[quantity])
+
+    rows = running_rows(find_csv(tables[0], "TABLE", tuple(RUNNING)), ask)
+    clouds = {}
+    for name in dict.fromkeys(str(row["quantity"]) for row in rows):
+        of_quantity = [row for row in rows if row["quantity"] == name]
+        groups = [str(row.get("class", name)).replace("_", " ") for row in of_quantity]
+        pairs = ([float(row[which]) for row in of_quantity] for which in ("measured", "predicted"))
+        clouds[name] = (name, VOCABULARY[name].meaning, groups, *pairs)
+    return Compared(
+        RUNNING.get(tables[0], RUNNING["running"]),
+        IN_EACH_ROW,
+        rows,
+        lambda attrs: running_result(rows, attrs),
+        quantity_screen(rows, bound),
+        any(abs(row["error"]) > bound for row in rows),
+        draw=lambda stem: _draw(clouds, stem),
+    )
+
+
+# NVIDIA's settings of tensor-parallel overlap.
+
+
+def _presets(tables: Sequence[str], given: Given, _: float) -> Compared:
+    """Lay settings of overlap beside ours, and tell what theirs lose by our model."""
+    from sweeps.plots.breakdown import draw_presets
+    from sweeps.tuner.presets import preset_result, preset_rows, preset_summary
+
+    rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)), folders_of(given))
+    return Compared(
+        "NVIDIA's settings of TP overlap, compared with the best predicted",
+        "NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py",
+        rows,
+        lambda attrs: preset_result(rows, attrs),
+        preset_screen(rows, ENOUGH),
+        preset_summary(rows)["near"] < ENOUGH,
+        draw=lambda stem: draw_presets(rows, stem),
+    )
+
+
+OF_OPERATIONS = Kind(
+    "operations",
+    "sources",
+    ("rules", "bound", "strict"),
+    "one table; a spec with [measured] has more: 'sweeps run nccl-measured'",
+    _collectives,
+)
+OF_PRESETS = Kind("presets", "kinds", ("rules", "bound"), "sweeps validate userbuffers", _presets)
+OF_RUNNING = Kind("what running takes", "kinds", ("rules",), "sweeps validate running", _running)
+
+
+def _kind_of(tables: Sequence[str]) -> Kind | None:
+    """Return the kind of the tables; of training runs, which may be several, nothing."""
+    if any(_heads(table, *OF_AN_OPERATION) for table in tables):
+        return OF_OPERATIONS
+    if any(table == USERBUFFERS or _heads(table, "preset", "layer") for table in tables):
+        return OF_PRESETS
+    if any(table in RUNNING or _heads(table, "quantity", "given") for table in tables):
+        return OF_RUNNING
+    return None
 
 
 def _heads(name: str, *names: str) -> bool:
@@ -269,124 +371,22 @@ def _heads(name: str, *names: str) -> bool:
     return all(name in heading for name in names)
 
 
-_HALF = 0.1  # what half of the points of a group should be within
-_OPERATION = ("message_bytes", "collective")
-_STATED = ("algorithm", "topology")  # A table that has both says what ran
+# Figures: what was predicted of a quantity against what was measured.
 
 
-def _spec_of_collectives(table: str) -> dict[str, Any]:
-    """Return the spec that lays predictions beside a table of operations."""
-    if table == "nccl-collectives":
-        measured = read_toml(find_sweep("nccl-measured"))["measured"]
-    elif _heads(table, *_STATED):
-        return {"measured": {"table": table, "columns": {name: name for name in _STATED}}}
-    else:
-        measured = {"table": table}
-    return {"constants": {"algorithm": "nccl"}, "measured": measured}
+def _draw(clouds: Mapping[str, Cloud], stem: Path) -> list[Path]:
+    """Draw a figure for each of what was measured, in its own units."""
+    from sweeps.plots import measured as figures
+    from sweeps.plots.style import as_read
 
-
-def _collectives(tables: Sequence[str], given: Given) -> int:
-    """Tell the errors of tables of collective operations, by table and size of message."""
-    if given["classes"] or given["sources"] or len(tables) > 1:
-        wrong = "a table of operations has neither classes nor sources, and comes alone"
-        allowed = "one table; a spec with [measured] has more: 'sweeps run nccl-measured'"
-        refuse("TABLE", ", ".join(tables), wrong, allowed)
-    out = Output(given, "validate").checked()
-    spec = _spec_of_collectives(tables[0])
-    folders = folders_of(given)
-    job = prepare(spec, command=command_line(), folders=folders)
-    dataset = job.dataset()
-    rows = error_rows(dataset)
-    bounds = bounds_of(spec, folders)
-    attrs = provenance_of(
-        title="Collectives: errors of predictions against measurements",
-        spec={**spec, "tables": list(tables)},
-        given=given,
-        references=job.attrs["references"],
-        inputs=job.identity.inputs,
-    )
-    result = error_result(rows, attrs)
-    lines = collective_lines(rows, _HALF, impossible_rows(dataset, bounds), _wanted(given))
-    out.deliver(result, lines, ERRORS)
-    return 0
-
-
-# What running takes: any quantity beside what was measured of it, from what the row gives.
-
-RUNNING = {
-    "running": "Failures, goodput and power: predicted and measured",
-    "context": "Attention with context parallelism: predicted and measured",
-}
-
-
-def _running(tables: Sequence[str], given: Given) -> int:
-    """Tell what running takes as it was published, beside what our formulas say."""
-    if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
-        wrong = "a table of what running takes has neither classes nor kinds, and comes alone"
-        refuse("TABLE", ", ".join(tables), wrong, "sweeps validate running")
-    if not given["strict"]:
-        refuse_given(("bound",), "is what --strict allows", "--strict, too")
-    bound = bound_of(given, 0.1)
-    out = Output(given, "validate").checked()
-
-    def ask(spec: Mapping[str, Any], where: str) -> float:
-        (quantity,) = spec["quantities"]
-        return float(prepare(spec, folders=folders_of(given), where=where).dataset()[quantity])
-
-    rows = running_rows(find_csv(tables[0], "TABLE", tuple(RUNNING)), ask)
-    attrs = provenance_of(
-        title=RUNNING.get(tables[0], RUNNING["running"]),
-        spec=spec_of(tables, given),
-        given=given,
-        references="each row's source_ref says where it stands",
-        inputs=rows,
-    )
-    fine = all(abs(row["error"]) <= bound for row in rows)
-    lines = quantity_lines(rows, bound, _wanted(given))
-    result = running_result(rows, attrs)
-    out.deliver(result, lines, draw=lambda stem: _draw_quantities(rows, stem))
-    return int(given["strict"] and not fine)
-
-
-def _draw_quantities(rows: Sequence[Mapping[str, Any]], stem: Path) -> list[Path]:
-    """Draw a figure for each quantity, in its own units."""
-    made = []
-    for name in dict.fromkeys(str(row["quantity"]) for row in rows):
-        rows_of_quantity = [row for row in rows if row["quantity"] == name]
-        groups = [str(row.get("class", name)).replace("_", " ") for row in rows_of_quantity]
-        measured, predicted = (
-            [float(row[which]) for row in rows_of_quantity] for which in ("measured", "predicted")
-        )
+    made: list[Path] = []
+    for name, (quantity, words, groups, *pairs) in clouds.items():
+        units, scale = as_read(quantity, VOCABULARY[quantity].units), 1.0
+        if units == "s" and max(pairs[0]) > LONG:
+            units, scale = "days", 86400.0
+        attrs = {"long_name": words, "units": units}
+        cloud = figures.Cloud(attrs, groups, *(np.array(values) / scale for values in pairs))
+        title = f"{words[0].upper()}{words[1:]}: predicted and measured"
         path = stem.with_name(f"{stem.name}-{name.replace('_', '-')}")
-        made += _predicted(name, VOCABULARY[name].meaning, groups, measured, predicted, path)
+        made += figures.draw_predicted(cloud, path, title=title)
     return made
-
-
-# NVIDIA's settings of tensor-parallel overlap.
-
-USERBUFFERS = "userbuffers"
-ENOUGH = 0.95  # Share of layers whose setting is near our best
-
-
-def _presets(tables: Sequence[str], given: Given) -> int:
-    """Lay settings of overlap beside ours, and tell what theirs lose by our model."""
-    from sweeps.plots.breakdown import draw_presets
-    from sweeps.tuner.presets import preset_result, preset_rows, preset_summary
-
-    if given["classes"] or given["sources"] or given["kind"] != "all" or len(tables) > 1:
-        wrong = "a table of presets has neither classes nor kinds, and comes alone"
-        refuse("TABLE", ", ".join(tables), wrong, "sweeps validate userbuffers")
-    refuse_given(("bound",), "is not of a table of presets: 2 % in 95 % of the layers")
-    out = Output(given, "validate").checked()
-    rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)), folders_of(given))
-    attrs = provenance_of(
-        title="NVIDIA's settings of TP overlap, compared with the best predicted",
-        spec=spec_of(tables, given),
-        given=given,
-        references="NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py",
-        inputs=rows,
-    )
-    near = preset_summary(rows)["near"]
-    lines = preset_screen(rows, ENOUGH, _wanted(given))
-    out.deliver(preset_result(rows, attrs), lines, draw=lambda stem: draw_presets(rows, stem))
-    return int(given["strict"] and near < ENOUGH)

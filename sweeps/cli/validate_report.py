@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.bands import change_by, percent
-from sweeps.cli.sections import more_line, shown_sections, wrapped
+from sweeps.cli.sections import wrapped
 from sweeps.spec.units import grouped, in_one_unit
 from sweeps.tuner.presets import NEAR, preset_lines, preset_summary
 from sweeps.validate import SIZE_CLASSES
@@ -28,7 +28,6 @@ from sweeps.validate.scores import (
 from sweeps.validate.training_rows import FORMULAS, OUTSIDE, SIMULATED, Skipped
 from sweeps.wrapping import aligned
 
-Body = Callable[[], Iterable[str]]
 Row = Mapping[str, Any]
 WORDS = {"step_time": "Step time", "memory": "Memory"}
 # Classes of a screen: each run of a GPU or of an MoE model is in one of these, or in none.
@@ -49,6 +48,14 @@ MOST, NAMED, LONGEST = 9, 3, 20
 TARGET = "target 80 %"
 
 
+class Screen(NamedTuple):
+    """What is shown of a table."""
+
+    lines: Iterable[str]
+    bodies: Mapping[str, Callable[[], Iterable[str]]]  # The sections that --show adds
+    also: str  # What else there is
+
+
 def in_percent(value: float, sign: str = "") -> str:
     """Return a cell of a column of percentages: without decimals from 10 on, with one below."""
     size = 100.0 * value
@@ -62,10 +69,21 @@ def _runs(count: int, what: str = "run") -> str:
 # Training runs: the time of their steps, and their memory.
 
 
-def training_lines(
-    records: Sequence[Record], skipped: Sequence[Skipped], bound: float, wanted: Iterable[str]
+def training_screen(records: Sequence[Record], skipped: Sequence[Skipped], bound: float) -> Screen:
+    """Return how far predictions of training runs are off."""
+    bodies = {
+        "rows": lambda: _score_tables(records, "class"),
+        "rejected": lambda: _rejected(skipped),
+        "sources": lambda: _score_tables(records, "source"),
+        "defaults": lambda: _assumed(records),
+    }
+    also = "--csv has each run; exit status 1 beyond a bound: --strict"
+    return Screen(_training_lines(records, skipped, bound), bodies, also)
+
+
+def _training_lines(
+    records: Sequence[Record], skipped: Sequence[Skipped], bound: float
 ) -> Iterator[str]:
-    """Yield how far predictions of training runs are off."""
     measured = {kind: _measured(records, kind) for kind in WORDS}
     outside = {kind: _measured(records, kind, outside=True) for kind in WORDS}
     for title, by_kind in (("Outside the fit, ", outside), ("", measured)):
@@ -82,17 +100,11 @@ def training_lines(
     if any(outside.values()):
         yield from wrapped(f"Worst sources outside the fit: {_worst(outside)}; all: --show sources")
     yield from _notes(records, measured, skipped)
-    yield from _assumed_line(records)
-    bodies: dict[str, Body] = {
-        "rows": lambda: _score_tables(records, "class"),
-        "rejected": lambda: _rejected(skipped),
-        "sources": lambda: _score_tables(records, "source"),
-        "defaults": lambda: _assumed(records),
-    }
-    yield from shown_sections(wanted, bodies)
-    yield from more_line(
-        wanted, bodies, "--csv has each run; exit status 1 beyond a bound: --strict"
-    )
+    counts = _unknown(records)
+    named = [f"{name} ({count:,})" for name, count in counts.most_common(5)]
+    if named:
+        more = f"; {len(counts) - len(named)} more" if len(counts) > len(named) else ""
+        yield from wrapped(f"Defaults: settings that rows do not state: {', '.join(named)}{more}")
 
 
 def _measured(records: Iterable[Record], kind: str, *, outside: bool = False) -> list[Record]:
@@ -214,15 +226,6 @@ def _notes(
         yield from wrapped(f"Note: {rows} ({FORMULAS}, or {SIMULATED}) in no figure above")
 
 
-def _assumed_line(records: Sequence[Record]) -> Iterator[str]:
-    """Yield the settings that most rows don't state."""
-    counts = _unknown(records)
-    named = [f"{name} ({count:,})" for name, count in counts.most_common(5)]
-    if named:
-        more = f"; {len(counts) - len(named)} more" if len(counts) > len(named) else ""
-        yield from wrapped(f"Defaults: settings that rows do not state: {', '.join(named)}{more}")
-
-
 def _unknown(records: Iterable[Record]) -> Counter[str]:
     return Counter(name for record in records for name in record.case.assumed)
 
@@ -259,10 +262,14 @@ def _score_tables(records: Sequence[Record], by: str) -> Iterator[str]:
 # Collectives: errors by table and size of the message.
 
 
-def collective_lines(
-    rows: Sequence[Row], near: float, impossible: Iterable[str], wanted: Iterable[str]
-) -> Iterator[str]:
-    """Yield how far predicted times of collectives are off, a row a table."""
+def collective_screen(rows: Sequence[Row], near: float, impossible: Iterable[str]) -> Screen:
+    """Return how far predicted times of collectives are off, a row a table."""
+    bodies = {"rows": lambda: error_lines(rows)}
+    lines = _collective_lines(rows, near, impossible)
+    return Screen(lines, bodies, "points: sweeps run nccl-measured")
+
+
+def _collective_lines(rows: Sequence[Row], near: float, impossible: Iterable[str]) -> Iterator[str]:
     known = [row["median_error"] for row in rows if not math.isnan(row["median_error"])]
     points = sum(int(row["points"]) for row in rows)
     fine = sum(ratio <= near for ratio in known)
@@ -293,9 +300,6 @@ def collective_lines(
         else f"All groups are within {100.0 * near:g} %"
     )
     yield "Columns: median error by message size; --show rows has its sign"
-    bodies: dict[str, Body] = {"rows": lambda: error_lines(rows)}
-    yield from shown_sections(wanted, bodies)
-    yield from more_line(wanted, bodies, "points: sweeps run nccl-measured")
 
 
 def error_table(rows: Sequence[Row]) -> Iterator[str]:
@@ -333,8 +337,14 @@ def _error(row: Row | None) -> str:
 # What running takes, and attention with context parallelism: any quantity.
 
 
-def quantity_lines(rows: Sequence[Row], bound: float, wanted: Iterable[str]) -> Iterator[str]:
-    """Yield rows of several quantities, a table for each; or of classes, a row for each."""
+def quantity_screen(rows: Sequence[Row], bound: float) -> Screen:
+    """Return rows of several quantities, a table for each; or of classes, a row for each."""
+    bodies = {"rows": lambda: running_lines(rows), "sources": lambda: _told(rows)}
+    also = "exit status 1 beyond the bound: --strict"
+    return Screen(_quantity_lines(rows, bound), bodies, also)
+
+
+def _quantity_lines(rows: Sequence[Row], bound: float) -> Iterator[str]:
     near = sum(abs(row["error"]) <= bound for row in rows)
     mape = float(np.mean([abs(row["error"]) for row in rows]))
     verdict = f"{near} of {len(rows)} rows are within {100.0 * bound:g} %, MAPE {percent(mape)}"
@@ -350,9 +360,6 @@ def quantity_lines(rows: Sequence[Row], bound: float, wanted: Iterable[str]) -> 
             f"FAILED the {100.0 * bound:g} % bound: {len(rows) - near} rows; worst "
             f"{name} ({change_by(worst['error'])})"
         )
-    bodies: dict[str, Body] = {"rows": lambda: running_lines(rows), "sources": lambda: _told(rows)}
-    yield from shown_sections(wanted, bodies)
-    yield from more_line(wanted, bodies, "exit status 1 beyond the bound: --strict")
 
 
 def _by_quantity(rows: Sequence[Row]) -> Iterator[str]:
@@ -426,8 +433,14 @@ def _told(rows: Sequence[Row]) -> Iterator[str]:
 # NVIDIA's settings of tensor-parallel overlap.
 
 
-def preset_screen(rows: Sequence[Row], enough: float, wanted: Iterable[str]) -> Iterator[str]:
-    """Yield how near settings of overlap are to ours, a row a preset."""
+def preset_screen(rows: Sequence[Row], enough: float) -> Screen:
+    """Return how near settings of overlap are to ours, a row a preset."""
+    bodies = {"rows": lambda: preset_lines(rows)}
+    also = "exit status 1 below the target: --strict"
+    return Screen(_preset_lines(rows, enough), bodies, also)
+
+
+def _preset_lines(rows: Sequence[Row], enough: float) -> Iterator[str]:
     summary = preset_summary(rows)
     near = percent(summary["near"])
     yield from wrapped(
@@ -455,6 +468,3 @@ def preset_screen(rows: Sequence[Row], enough: float, wanted: Iterable[str]) -> 
         "Note: not timings. What an SM moves, and how many SMs a GEMM spares below the power cap, "
         "are inferred from 9 of these presets: agreement does not validate a time"
     )
-    bodies: dict[str, Body] = {"rows": lambda: preset_lines(rows)}
-    yield from shown_sections(wanted, bodies)
-    yield from more_line(wanted, bodies, "exit status 1 below the target: --strict")
