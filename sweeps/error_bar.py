@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from overhead.evaluation import Evaluation
 from overhead.frozen import frozen
 from overhead.quantity import VOCABULARY, Quantity
 from sweeps.bands import band_of, change_by, percent, written
@@ -25,7 +23,7 @@ from sweeps.engine.describe import coordinate
 from sweeps.engine.grid import Column
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, nearest, refuse
-from sweeps.job import Job
+from sweeps.job import Job, evaluation_of
 from sweeps.origin import GIVEN, Origin, words_of
 from sweeps.result import Result, of_columns
 from sweeps.spec.axis import Axis
@@ -316,7 +314,10 @@ def sensitivity_of(job: Job, quantity: str, folders: Sequence[Path] = ()) -> Sen
         wrong = reasons[0] if reasons[0] and math.isnan(answer) else wrong
         refuse("sensitivity", quantity, wrong, "a question that has an answer")
     models = tuple(model.name for model in job.resolved.models)
-    band = band_of(quantity, partial(_value, job)) if quantity in BANDS else ""
+    band = ""
+    if quantity in BANDS:
+        cell = evaluation_of(job)
+        band = band_of(quantity, lambda name: cell.value(name, {}))
     asked = {**given, **job.sweep.labels}
     return Sensitivity(quantity, answer, setups.rows(answers, reasons), asked, models, band)
 
@@ -467,13 +468,6 @@ def _groups(setups: Sequence[Resolved]) -> Iterable[list[int]]:
         labels, implied = (frozenset(said.items()) for said in (setup.labels, setup.implied))
         groups.setdefault((frozenset(setup.constants), labels, implied), []).append(number)
     return groups.values()
-
-
-def _value(job: Job, name: str) -> float | None:
-    """Return a further quantity of a job's one cell, or nothing where it has none."""
-    (case, *_), grid = job.program.cases, job.program.grid
-    value = Evaluation.of_cell(job.program.builder(case), grid.values).value(name, {})
-    return None if value is None else float(value.reshape(-1)[0])
 
 
 def _answers(setups: Sequence[Resolved], quantity: str) -> tuple[list[float], list[str]]:

@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from overhead.collectives.algorithm import Algorithm
+from overhead.evaluation import Evaluation
 from overhead.frozen import frozen
 from overhead.quantity import VOCABULARY
 from sweeps.display import of_records, row
@@ -186,11 +188,15 @@ class Job:
             return joined(layouts, self.program.grid.sizes, self.attrs)
         return layout_of(self.program, self.resolved.origins, self.attrs)
 
+    @cached_property
+    def cells(self) -> Mapping[str, int]:
+        """Cells to compute of each variable."""
+        return {v.name: prod(map(int, self.program.shape(v))) for v in self.program.variables}
+
     @property
-    def cells(self) -> int:
-        """Cells to compute, all variables together."""
-        shapes = (self.program.shape(variable) for variable in self.program.variables)
-        return sum(int(np.prod([int(n) for n in shape], dtype=object)) for shape in shapes)
+    def stored_cells(self) -> int:
+        """Cells of what is stored whole."""
+        return sum(self.cells[name] for name in {*self.stored} & self.cells.keys())
 
     @property
     def stored(self) -> tuple[str, ...]:
@@ -213,10 +219,7 @@ class Job:
 
     def check_size(self) -> None:
         """Refuse a sweep that no disk holds."""
-        sizes = {
-            v.name: self.program.shape(v) for v in self.program.variables if v.name in self.stored
-        }
-        cells = sum(int(np.prod([int(n) for n in s], dtype=object)) for s in sizes.values())
+        cells = self.stored_cells
         if cells > MOST_CELLS:
             text = " x ".join(f"{name} {size}" for name, size in self.program.grid.sizes.items())
             refuse(
@@ -248,16 +251,14 @@ class Job:
         for variable in self.program.variables:
             if variable.name in self.stored:
                 dims = ", ".join(variable.dims) or "(none)"
-                cells = int(np.prod([int(n) for n in self.program.shape(variable)], dtype=object))
-                yield f"{variable.name} over {dims}: {cells:,} cells"
+                yield f"{variable.name} over {dims}: {self.cells[variable.name]:,} cells"
         nbytes = format_quantity(self.nbytes, "byte", binary=False)
-        yield f"to compute: {self.cells:,} cells; file: about {nbytes}"
+        yield f"to compute: {sum(self.cells.values()):,} cells; file: about {nbytes}"
 
     @property
     def nbytes(self) -> int:
         """Bytes of what is stored whole, uncompressed."""
-        shapes = [self.program.shape(v) for v in self.program.variables if v.name in self.stored]
-        return sum(8 * int(np.prod([int(n) for n in shape], dtype=object)) for shape in shapes)
+        return 8 * self.stored_cells
 
     def shape_of_result(self) -> tuple[dict[str, object], dict[str, tuple[str, ...]]]:
         """Return the result's dimensions with their values, and its variables with their dims."""
@@ -401,6 +402,16 @@ def prepare(
         if not where:
             raise
         raise InputError([where + line for line in error.faults]) from None
+
+
+def evaluation_of(job: Job, *, whole: bool = False) -> Evaluation:
+    """Return the evaluation of a result's first cell, for what isn't among its variables."""
+    (case, *_), grid = job.program.cases, job.program.grid
+    if grid.cells == 1 and not whole:
+        return Evaluation.of_cell(job.program.builder(case), grid.values)
+    columns = grid.columns
+    first = {name: values.reshape(-1)[:1].reshape(()) for name, values in columns.items()}
+    return Evaluation(columns if whole else first, case.labels)
 
 
 def bounds_of(spec: Mapping[str, object] | Sweep, folders: Sequence[Path] = ()) -> xr.DataArray:

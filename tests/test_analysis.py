@@ -15,8 +15,8 @@ from overhead import build_topology, collective
 from overhead.communication.operation import DIMENSIONS
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps.bands import percent
-from sweeps.cli.analysis_job import evaluation_of
 from sweeps.display import MEAN_OF_KINDS, OWN_KINDS
+from sweeps.job import evaluation_of
 from sweeps.spec.catalog import load_framework
 from tests.analysis_cases import LLAMA, SIZES, job_of, record
 from tests.cli_runner import Done, Runner

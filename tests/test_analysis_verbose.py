@@ -13,8 +13,8 @@ import pytest
 from overhead import Config, analyze_config, special
 from overhead.communication.totals import OPERATIONS
 from overhead.statements import statement
-from sweeps.cli.analysis_job import evaluation_of
 from sweeps.cli.run_command import analyses
+from sweeps.job import evaluation_of
 from sweeps.plots.style import parse
 from sweeps.result import record_name
 from sweeps.store.netcdf import open_dataset

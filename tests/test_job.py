@@ -247,7 +247,7 @@ def test_a_job_says_what_it_would_compute() -> None:
     assert "grid: 30 cells" in lines
     assert "time over ranks, message_bytes: 30 cells" in lines
     assert "steps over ranks: 3 cells" in lines
-    assert job.cells == 30 + 3 + 1
+    assert sum(job.cells.values()) == 30 + 3 + 1
 
 
 def test_a_sweep_that_memory_cannot_hold_is_refused_at_once() -> None:

@@ -19,8 +19,8 @@ from overhead import Config, analyze_config
 from overhead.config import RENAMED
 from overhead.labels import LABELS
 from overhead.memory.quantities import RECIPES
-from sweeps.cli.analysis_job import analysis_job, evaluation_of
-from sweeps.job import Job
+from sweeps.cli.analysis_job import analysis_job
+from sweeps.job import Job, evaluation_of
 from sweeps.search.answer import WHOLE
 from sweeps.search.details import details
 from sweeps.search.request import Execution, read_request

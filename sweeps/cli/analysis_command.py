@@ -134,7 +134,8 @@ def command(**given: Unpack[Given]) -> int:
     --plot, a figure of it beside.
     """
     show = wanted_sections(given, "analysis")
-    from sweeps.cli.analysis_job import analysis_job, timeline_of, write_timeline
+    from sweeps.cli.analysis_job import analysis_job
+    from sweeps.cli.analysis_timeline import timeline_of, write_timeline
     from sweeps.own_formulas import load_formulas
 
     load_formulas(given["formulas"])

@@ -1,4 +1,4 @@
-"""The first line of a report of one training configuration: how long, how sure, whether it fits."""
+"""What a report of one training configuration says first: how long, whether it fits, what would."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from overhead.analysis import AnalysisResult
+from overhead.analysis import AnalysisResult, analyze, faults
 from overhead.evaluation import Evaluation
+from overhead.quantity import Array
+from overhead.shipped import loss_figures
 from sweeps.bands import NO_ROOM, UNKNOWN, band_of, brief, fit_of, memory_words, percent, three
 from sweeps.cli.numbers import shown
 from sweeps.cli.typed import flag_of
@@ -15,6 +17,7 @@ from sweeps.display import BANDS
 from sweeps.job import Job
 from sweeps.measured_step import CLOCK, MEASURED_STEP
 from sweeps.origin import MEASURED
+from sweeps.search.request import habits_of
 
 
 def answer(evaluation: Evaluation, result: AnalysisResult, step: str) -> Iterator[str]:
@@ -94,3 +97,57 @@ def clock_notes(job: Job, evaluation: Evaluation) -> Iterator[str]:
     yield f"clock ratio {ratio:.3g}: fitted to the step of {time}, which is {at_one} at 1"
     options = f"{flag_of(CLOCK)} {ratio:.4g} {flag_of(MEASURED_STEP)} {time.replace(' ', '')}"
     yield f"for other plans on this machine: {options}"
+
+
+# What would fit where a plan doesn't.
+
+# What says which loss there is, or what of its logits is kept.
+OF_LOSS = frozenset(("loss", "loss_chunks", "logit_bytes"))
+
+
+def fitting_lines(evaluation: Evaluation, memory: float, job: Job) -> Iterator[str]:
+    """Yield, where a plan doesn't fit, a change with which it does: of ZeRO, of an unstated loss.
+
+    Where neither is enough, and nothing is said of recomputation, what that comes to.
+    """
+    given, labels = evaluation.given, evaluation.labels
+    if not memory > evaluation["memory_capacity"]:
+        return
+    stages = range(int(evaluation["zero_stage"]) + 1, 4 if evaluation["dp"] > 1.0 else 0)
+    for stage in stages if "hsdp_shard_size" not in given else ():
+        if fits := _what_fits(Evaluation({**given, "zero_stage": float(stage)}, labels)):
+            yield f"  with --zero-stage {stage} it fits: {fits}"
+            return
+    habits = habits_of(labels["framework"], labels["attention_kernel"])
+    for loss in habits.losses if OF_LOSS.isdisjoint(job.sweep.given) else ():
+        figures = loss_figures(loss, labels["loss"])
+        numbers = {name: figure.value for name, figure in figures.items()}
+        if fits := _what_fits(Evaluation({**given, **numbers}, {**labels, "loss": loss})):
+            yield f"  it fits with a fused loss, --loss {loss}: {fits}"
+            return
+    if "recompute" in job.resolved.origins:
+        again = Evaluation(given, {**labels, "recompute": "block"})
+        least = analyze(again).per_gpu_memory_bytes
+        if least > again["memory_capacity"]:
+            yield f"  nor with all layers recomputed (--recompute full): {shown('memory', least)}"
+            return
+        layers, whole = again["recompute_layers"], again["chunk_layers"]
+        share = percent(float(again["target_memory_fraction"]))
+        yield (
+            f"  with --recompute block it fits: {layers:g} of each chunk's {whole:g} layers "
+            f"recomputed, as few as fit {share} of the memory: {_time_and_memory(again, least)}"
+        )
+
+
+def _what_fits(again: Evaluation) -> str:
+    """Return the time, where it is known, and the memory of a plan that fits; else nothing."""
+    least = analyze(again).per_gpu_memory_bytes
+    if least > again["memory_capacity"] or faults(again):
+        return ""
+    return _time_and_memory(again, least)
+
+
+def _time_and_memory(again: Evaluation, memory: Array) -> str:
+    time = again.value("step_time", {})
+    takes = "" if time is None else f"{shown('step_time', float(time))}, "
+    return f"{takes}{shown('memory', memory)}"

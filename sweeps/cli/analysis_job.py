@@ -3,245 +3,33 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from overhead.analysis import Faulty, analyze, faults, is_needed
+from overhead.analysis import Faulty, faults, is_needed
 from overhead.collectives.algorithm import ALGORITHMS
 from overhead.communication.operation import DIMENSIONS
 from overhead.completion import needed_shapes
 from overhead.evaluation import Evaluation, MissingQuantities
 from overhead.labels import (
     CHOICES,
-    EVEN_SCHEDULES,
-    FOLDED,
     LABELS,
-    PAIRED,
 )
 from overhead.memory.quantities import PARTS as MEMORY_PARTS
 from overhead.memory.stage import PEAK_PARTS
-from overhead.overlap.pipeline import EXPOSED, TRANSFER, WAITING
-from overhead.overlap.timeline import Span
 from overhead.plan import NO_ALGORITHM, NOT_OF_GROUPS
-from overhead.shipped import loss_figures
 from overhead.step.parts import PARTS as STEP_PARTS
-from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
 from overhead.transformer import SHAPES
 from sweeps import display
-from sweeps.bands import percent
-from sweeps.cli.given import Given
-from sweeps.cli.numbers import shown
-from sweeps.cli.progress import tell_drawn
 from sweeps.cli.typed import flag_of
 from sweeps.display import noun
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
-from sweeps.job import Job, prepare
-from sweeps.search.request import habits_of
+from sweeps.job import Job, evaluation_of, prepare
 from sweeps.spec.catalog import load_hardware, usual_operation
 from sweeps.spec.sweep import Sweep, read_sweep
-
-# The predicted course of one plan's step, to a Chrome trace and a figure.
-
-# Rows of a figure up to which each stream has its own.
-MOST_ROWS = 24
-# A difference that is more than rounding.
-ROUNDING = 1e-9
-MARK = "Step time by its formula"
-UNEVEN = "the form is near, not exact, with transfers or ends that differ much from other stages"
-# Why the form of a schedule's time isn't that of its course.
-WHY = {
-    "one_f_one_b": UNEVEN,
-    "interleaved": UNEVEN,
-    **dict.fromkeys(EVEN_SCHEDULES, "the form has every stage take as long as the slower end"),
-    **dict.fromkeys(
-        PAIRED, "the form is a bound, and has every stage take as long as the slower end"
-    ),
-    **dict.fromkeys(
-        FOLDED, "the form has every micro-batch wait for both ends' extra work, or is a bound"
-    ),
-    "gpipe": "the form has the slowest forward and the slowest backward in one stage",
-    "forward_only": "the form has the extra work of the ends in whole",
-}
-
-
-def timeline_of(job: Job) -> StepTimeline:
-    """Return the course of a plan's step."""
-    sizes = job.program.grid.sizes
-    if job.program.grid.cells != 1:
-        text = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        refuse("--timeline", text, "a timeline shows one plan", "one value for each argument")
-    evaluation = evaluation_of(job)
-    try:
-        with np.errstate(all="ignore"):
-            return step_timeline(evaluation)
-    except MissingQuantities as error:
-        wrong = f"the step's time isn't known without {', '.join(map(flag_of, error.missing))}"
-        allowed = "give it, or --model with a model that has it"
-        raise InputError(fault("--timeline", "(step)", wrong, allowed)) from None
-    except ValueError as error:
-        wrong, _, allowed = str(error).partition("; ")
-        schedule = evaluation.labels["schedule"]
-        raise InputError(fault("--timeline", schedule, wrong, allowed)) from None
-
-
-def write_timeline(job: Job, step: StepTimeline, given: Given) -> None:
-    """Write a step's course as traces and, where a plot is asked for, as a figure."""
-    from sweeps.traces.write import write_chakra, write_trace
-
-    notes = sys.stderr if given["as_csv"] or given["as_json"] else sys.stdout
-    path = Path(given["timeline"] or "")
-    differs = abs(step.difference) > ROUNDING
-    marks = {MARK: step.step_time} if differs else {}
-    if path.suffix == ".et":
-        count, groups = write_chakra(step, evaluation_of(job), path, overwrite=given["overwrite"])
-        first, last = (path.with_name(f"{path.stem}.{rank}.et") for rank in (0, count - 1))
-        notes.write(f"wrote {first} to {last}, {groups}: Chakra traces, for a simulator\n")
-    else:
-        write_trace(step.stages, path, overwrite=given["overwrite"], marks=marks)
-        notes.write(f"wrote {path}: open it in Perfetto or chrome://tracing\n")
-    note = _difference(job, step) if differs else ""
-    if note:
-        notes.write(f"  ({note})\n")
-    if given["plot"]:
-        made = _draw(job, step, path.with_suffix(""), [note] if note else [])
-        tell_drawn(made, notes)
-
-
-def _difference(job: Job, step: StepTimeline) -> str:
-    """Return by how much the formula's time differs from the course's, and why."""
-    schedule = job.program.cases[0].labels["schedule"]
-    more = "more" if step.difference > 0.0 else "less"
-    ends, time = shown("step_time", step.end), shown("step_time", step.step_time)
-    by = f"{percent(abs(step.difference))} {more}"
-    return f"the course ends at {ends}; the step's formula gives {time}, {by}: {WHY[schedule]}"
-
-
-def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> list[Path]:
-    from sweeps.plots.timeline import draw_stages
-
-    evaluation = evaluation_of(job)
-    rows = _drawn(step)
-    kind = "Forward" if evaluation.labels["schedule"] == "forward_only" else "Training step"
-    models = [model.name for model in job.resolved.models]
-    what = f"{kind} of {models[0]}" if models else kind
-    title = f"Pipeline timeline: {what}, predicted"
-    marks = {title: step.step_time} if notes else {}
-    return draw_stages(
-        {title: rows},
-        stem,
-        title=title,
-        fixed=" · ".join(_plan(evaluation)),
-        marks=marks,
-        mark=MARK,
-        notes=notes,
-    )
-
-
-def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
-    """Return what a figure shows: of what passes hold, what isn't computing; and streams."""
-    rows: dict[str, list[Span]] = {}
-    for name, spans in step.stages.items():
-        rows[name] = [
-            span
-            for span in spans
-            if span.row == PASSES
-            or span.kind == TRANSFER
-            or (span.row == PARTS and span.kind in (EXPOSED, WAITING))
-        ]
-        rows |= {
-            f"{name}, {short}": [s for s in spans if s.row == row]
-            for row, short in zip((*STREAMS, COPIES), ("tp", "cp", "ep", "dp", "host"), strict=True)
-        }
-    shown = {name: drawn_spans for name, drawn_spans in rows.items() if drawn_spans}
-    # More would be too thin to read: the trace has them.
-    return shown if len(shown) <= MOST_ROWS else {name: rows[name] for name in step.stages}
-
-
-def _what_fits(again: Evaluation) -> str:
-    """Return the time, where it is known, and the memory of a plan that fits; else nothing."""
-    least = analyze(again).per_gpu_memory_bytes
-    if least > again["memory_capacity"] or faults(again):
-        return ""
-    time = again.value("step_time", {})
-    takes = "" if time is None else f"{shown('step_time', float(time))}, "
-    return f"{takes}{shown('memory', least)}"
-
-
-def sharded_line(evaluation: Evaluation, memory: float) -> str:
-    """Return, where a plan doesn't fit, the first stage of ZeRO with which it does; or nothing."""
-    capacity, stage = evaluation["memory_capacity"], evaluation["zero_stage"]
-    if not memory > capacity or "hsdp_shard_size" in evaluation.given:
-        return ""
-    for more in range(int(stage) + 1, 4 if evaluation["dp"] > 1.0 else 0):
-        again = Evaluation({**evaluation.given, "zero_stage": float(more)}, evaluation.labels)
-        if takes := _what_fits(again):
-            return f"  with --zero-stage {more} it fits: {takes}"
-    return ""
-
-
-# What says which loss there is, or what of its logits is kept.
-OF_LOSS = frozenset(("loss", "loss_chunks", "logit_bytes"))
-
-
-def fused_line(evaluation: Evaluation, memory: float, given: Collection[str]) -> str:
-    """Return, where a plan doesn't fit and says nothing of its loss, one with which it does."""
-    capacity, labels = evaluation["memory_capacity"], evaluation.labels
-    if not memory > capacity or not OF_LOSS.isdisjoint(given):
-        return ""
-    for loss in habits_of(labels["framework"], labels["attention_kernel"]).losses:
-        figures = {
-            name: loss_figure.value
-            for name, loss_figure in loss_figures(loss, labels["loss"]).items()
-        }
-        again = Evaluation({**evaluation.given, **figures}, {**labels, "loss": loss})
-        if takes := _what_fits(again):
-            return f"  it fits with a fused loss, --loss {loss}: {takes}"
-    return ""
-
-
-def lightest_lines(evaluation: Evaluation, memory: float) -> Iterator[str]:
-    """Yield, where a plan doesn't fit and doesn't say what it recomputes, the least that fits."""
-    capacity = evaluation["memory_capacity"]
-    if not memory > capacity:
-        return
-    again = Evaluation(evaluation.given, {**evaluation.labels, "recompute": "block"})
-    least = analyze(again).per_gpu_memory_bytes
-    if least > capacity:
-        yield f"  nor with all layers recomputed (--recompute full): {shown('memory', least)}"
-        return
-    layers, whole = again["recompute_layers"], again["chunk_layers"]
-    time = again.value("step_time", {})
-    takes = "" if time is None else f"{shown('step_time', float(time))}, "
-    yield (
-        f"  with --recompute block it fits: {layers:g} of each chunk's {whole:g} layers recomputed,"
-        f" as few as fit {percent(float(again['target_memory_fraction']))} of the memory: {takes}"
-        f"{shown('memory', least)}"
-    )
-
-
-def _plan(evaluation: Evaluation) -> Iterator[str]:
-    """Yield what the plan is, in few words."""
-    from sweeps.plots.style import plain, unbroken
-
-    degrees = ("dp", "tp", "cp", "pp", "ep")
-    world = np.prod([evaluation[name] for name in degrees[:4]])
-    yield unbroken(f"{world:g} GPUs" if world > 1.0 else "1 GPU")
-    for name in degrees:
-        if evaluation[name] > 1.0:
-            yield unbroken(f"{name} {evaluation[name]:g}")
-    count = evaluation["num_micro_batches"]
-    yield unbroken(f"{count:g} micro-batches" if count > 1.0 else "1 micro-batch")
-    if evaluation["pp"] > 1.0:
-        yield unbroken(plain(evaluation.labels["schedule"]).replace("one f one b", "1F1B"))
-    if evaluation["virtual_pipeline_size"] > 1.0:
-        yield unbroken(f"{evaluation['virtual_pipeline_size']:g} virtual stages")
-    yield unbroken(f"ZeRO {evaluation['zero_stage']:g}")
-    yield unbroken(f"recompute {evaluation.labels['recompute']}")
-
 
 # Why one training configuration can't be, a line a reason.
 
@@ -432,16 +220,6 @@ def _of_one_layer(job: Job, name: str) -> bool:
     split = (job.program.grid.columns.get(degree) for degree in ("tp", "cp", "ep"))
     deep = job.program.implied.get("depth") != "unknown"
     return name in WHOLE_STEP and not deep and any(np.any(n > 1.0) for n in split if n is not None)
-
-
-def evaluation_of(job: Job, *, whole: bool = False) -> Evaluation:
-    """Return the evaluation of a result's first cell, for what isn't among its variables."""
-    (case, *_), grid = job.program.cases, job.program.grid
-    if grid.cells == 1 and not whole:
-        return Evaluation.of_cell(job.program.builder(case), grid.values)
-    columns = grid.columns
-    first = {name: values.reshape(-1)[:1].reshape(()) for name, values in columns.items()}
-    return Evaluation(columns if whole else first, case.labels)
 
 
 def roots(job: Job, name: str) -> tuple[str, ...]:

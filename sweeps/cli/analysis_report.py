@@ -19,15 +19,16 @@ from overhead.step.parts import PARTS as STEP_PARTS
 from overhead.transformer import SHAPES
 from sweeps import display
 from sweeps.bands import NO_ROOM, class_words, percent
-from sweeps.cli.analysis_headline import answer, band, clock_notes, fit, host, number
-from sweeps.cli.analysis_job import (
-    LACKING,
-    evaluation_of,
-    fused_line,
-    lightest_lines,
-    roots,
-    sharded_line,
+from sweeps.cli.analysis_headline import (
+    answer,
+    band,
+    clock_notes,
+    fit,
+    fitting_lines,
+    host,
+    number,
 )
+from sweeps.cli.analysis_job import LACKING, roots
 from sweeps.cli.derivation import Derivation
 from sweeps.cli.exposure import HIDING, overlap_lines
 from sweeps.cli.from_file import setting_lines
@@ -39,7 +40,7 @@ from sweeps.cli.sections import more_line, shown_sections, wrapped
 from sweeps.cli.tables import every_row
 from sweeps.cli.typed import flag_of
 from sweeps.impossible import LIMITS, impossible, too_many
-from sweeps.job import Job
+from sweeps.job import Job, evaluation_of
 from sweeps.result import Result
 from sweeps.spec.units import plain
 from sweeps.wrapping import aligned
@@ -204,12 +205,7 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     if rate := _rate(evaluation):
         yield f"  {rate}"
     if result.memory_is_whole:
-        memory = float(result.per_gpu_memory_bytes)
-        line = sharded_line(evaluation, memory)
-        if line := line or fused_line(evaluation, memory, job.sweep.given):
-            yield line
-        elif "recompute" in job.resolved.origins:
-            yield from lightest_lines(evaluation, memory)
+        yield from fitting_lines(evaluation, float(result.per_gpu_memory_bytes), job)
     batch = evaluation.value("global_batch_size", {})
     length = evaluation.value("sequence_length", {})
     tokens = "" if length is None else f" of {plain(float(length), 15)} tokens"

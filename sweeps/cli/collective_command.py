@@ -33,21 +33,14 @@ from sweeps.cli.options import (
     show_sensitivity,
     sweep_of_options,
 )
-from sweeps.cli.sections import (
-    more_line,
-    sections_of,
-    show_options,
-    shown_sections,
-    wanted_sections,
-)
+from sweeps.cli.sections import further_lines, show_options, wanted_sections
 from sweeps.cli.tables import as_table, every_row
 from sweeps.cli.typed import flag_of, folders_of
 from sweeps.cli.write import Output
-from sweeps.engine.evaluate import Evaluator
 from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
 from sweeps.impossible import LARGEST, impossible, too_many
-from sweeps.job import BOUND, Job, prepare
+from sweeps.job import BOUND, Job, evaluation_of, prepare
 from sweeps.result import Record, Result
 from sweeps.spec.units import format_bytes, format_quantity, is_binary, put_in
 
@@ -101,20 +94,19 @@ MATTERING = ("collective", "software", "topology", "oversubscription", "nics_per
 def screen(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
     """Yield what people read: a report of one cell, a table of many."""
     bodies: dict[str, Callable[[], Iterable[str]]]
-    bodies = {"defaults": lambda: default_lines(job)}
     if result.cells == 1:
         (record,) = result.values()
         yield from report(job, record)
-        bodies["formulas"] = lambda: _terms(job, record)
+        bodies = {"formulas": lambda: _terms(job, record)}
     else:
         yield from as_table(result, training=False)
-        bodies["rows"] = lambda: every_row(result, training=False)
-        bodies["formulas"] = lambda: statement_lines(job)
+        bodies = {
+            "rows": lambda: every_row(result, training=False),
+            "formulas": lambda: statement_lines(job),
+        }
     yield ""
     yield from defaults_line(job, MATTERING)
-    has = [name for name in sections_of("collective") if name in bodies]
-    yield from more_line(show, has)
-    yield from shown_sections(show, bodies)
+    yield from further_lines(show, {**bodies, "defaults": lambda: default_lines(job)})
 
 
 # The report of one cell for a person: values, and what they come from.
@@ -122,18 +114,23 @@ def screen(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
 
 def report(job: Job, record: Record) -> Iterator[str]:
     """Yield the report's lines."""
-    constants, labels = _cell(job)
+    cell = evaluation_of(job)
+    given, labels = cell.given, cell.labels
     texts = job.program.faults.texts
     faults = [name for name in str(record["status"]).split() if name != "ok"]
-    notes = _refuse(constants, labels, faults, record["time"], texts)
-    used = record["chosen_algorithm"]
-    library = dict(_library(job, labels))
-    protocol = f", protocol {library['protocol']}" if library and labels["library"] != XLA else ""
-    band = _band(job, labels, constants, str(used)) if library else no_rows(used, labels)
-    yield _answer(record, constants, labels, band)
-    yield from (
-        f"  {line}" for line in (*impossible(record), *too_many(constants.get("ranks", 0.0)))
-    )
+    notes = _refuse(cell, faults, record["time"], texts)
+    used = str(record["chosen_algorithm"])
+    in_library = labels.get("library", NO_LIBRARY) != NO_LIBRARY
+    parts, protocol, band = {}, "", no_rows(used, labels)
+    if in_library:
+        with np.errstate(all="ignore"):
+            names = (name for names in PARTS_OF.values() for name in names)
+            parts = {name: shown(name, cell[name]) for name in names}
+            if labels["library"] != XLA:
+                protocol = f", protocol {PROTOCOLS[int(cell['protocol'])]}"
+        band = _band(job, cell, used)
+    yield _answer(record, cell, band)
+    yield from (f"  {line}" for line in (*impossible(record), *too_many(given.get("ranks", 0.0))))
     bare = "" if job.resolved.machines else "bare "
     network = f"on a {bare}{labels['topology']} network, algorithm {used}"
     yield f"  {network}{_behind(job, labels, protocol)}"
@@ -144,26 +141,24 @@ def report(job: Job, record: Record) -> Iterator[str]:
             units = VOCABULARY[name].units
             text = shown(name, record[name])
             if units == "byte":
-                text = format_bytes(record[name], binary=is_binary(constants["message_bytes"]))
+                text = format_bytes(record[name], binary=is_binary(float(given["message_bytes"])))
             text += "  (an upper bound)" * (name == "time" and bool(record.get(BOUND, 0.0)))
             yield f"  {display.words(name):<26}{text}"
         if name == "time":
             yield f"  {'  error band':<26}{band[1]}"
-        for part in PARTS_OF.get(name, ()) if library else ():
-            if library[part] not in (SHORT, "0 s"):
-                yield f"      {display.words(part):<22}{library[part]}"
+        for part in PARTS_OF.get(name, ()) if parts else ():
+            if parts[part] not in (SHORT, "0 s"):
+                yield f"      {display.words(part):<22}{parts[part]}"
     yield from (f"  ({texts[note]})" for note in notes)
 
 
-def _answer(
-    record: Record,
-    constants: Mapping[str, float],
-    labels: Mapping[str, str],
-    band: tuple[str, str],
-) -> str:
+def _answer(record: Record, cell: Evaluation, band: tuple[str, str]) -> str:
     """Return what is asked: how long it takes, how near to the bound that is, and why."""
-    ranks = format_quantity(constants["ranks"], "1") if "ranks" in constants else ""
-    message = format_quantity(constants["message_bytes"], "byte")
+    given = cell.given
+    ranks = " x ".join(f"{given[side]:g}" for side in SIDES if side in given)
+    if "ranks" in given:
+        ranks = format_quantity(float(given["ranks"]), "1")
+    message = format_quantity(float(given["message_bytes"]), "byte")
     time, bound = float(record["time"]), float(record.get("lower_bound_ratio", np.nan))
     latency = float(record.get("latency_time", np.nan)) / time if time else np.nan
     busbw = float(record.get("busbw", np.nan))
@@ -174,7 +169,7 @@ def _answer(
     if np.isfinite(latency):
         limit = "latency" if latency >= 0.5 else "bandwidth"
         said.append(f"{percent(max(latency, 1.0 - latency))} {limit}")
-    of = f"{labels['collective']} of {message} on {ranks or _sizes(constants)} ranks"
+    of = f"{cell.labels['collective']} of {message} on {ranks} ranks"
     text = f"{of}: {format_quantity(time, 's')} ({band[0]})"
     return ", ".join((text, *said))
 
@@ -201,30 +196,14 @@ PARTS_OF = {
     "bandwidth_time": ("transfer_part_time", "copy_part_time", "ramp_part_time"),
 }
 PROTOCOLS = ("LL", "Simple")
-# With phases in a pipeline: what of the time is waited for, and what goes on meanwhile.
-PHASES = ("latency_time", "bandwidth_time", "overlapped_phase_time")
-# A library without protocols.
+SIDES = ("mesh_nx", "mesh_ny", "mesh_nz")
 
 
-def _library(job: Job, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the protocol and the parts of the time of one cell, where a library's profile holds."""
-    if labels.get("library", NO_LIBRARY) == NO_LIBRARY:
-        return
-    (case,) = job.program.cases
-    builder, evaluator = job.program.builder(case), Evaluator(job.program.grid, dict(case.fixed))
-    with np.errstate(all="ignore"):
-        for name in ("protocol", *(part for parts in PARTS_OF.values() for part in parts)):
-            value = float(np.asarray(evaluator.value(builder.node(name))).reshape(-1)[0])
-            text = shown(name, value)
-            yield name, PROTOCOLS[int(value)] if name == "protocol" else text
-
-
-def _band(
-    job: Job, labels: Mapping[str, str], constants: Mapping[str, float], algorithm: str
-) -> tuple[str, str]:
+def _band(job: Job, cell: Evaluation, algorithm: str) -> tuple[str, str]:
     """Return the band of a cell's time, and what it comes from or why it isn't known, in words."""
     from sweeps.spec.software import APART, load_software
 
+    labels = cell.labels
     (machine, *_) = job.resolved.machines
     profile = load_software(labels["software"])
     if not profile.errors:
@@ -232,10 +211,8 @@ def _band(
     if machine.generation in APART:
         return UNKNOWN, f"{UNKNOWN}: {APART[machine.generation]}"
     form = ALGORITHMS[labels["topology"], labels["collective"], algorithm].form
-    (case,), grid = job.program.cases, job.program.grid
     # The ranks of a mesh or torus may follow from its sides.
-    every = Evaluator(grid, dict(case.fixed)).value(job.program.builder(case).node("ranks"))
-    ranks, node = float(np.asarray(every).reshape(-1)[0]), constants["gpus_per_node"]
+    ranks, node = float(cell["ranks"]), float(cell.given["gpus_per_node"])
     outside = labels["topology"] != HIERARCHY and ranks > node
     if form not in TAKEN or outside:
         return no_rows(algorithm, labels)
@@ -243,8 +220,8 @@ def _band(
         return UNKNOWN, f"{UNKNOWN}: no run of more than {LARGEST:,.0f} GPUs was measured"
     if machine.constants:
         return UNKNOWN, "that of the machine's own calibration"
-    given = (np.asarray(value) for value in (constants["message_bytes"], ranks, node))
-    low, high, rows = map(float, profile.bands(labels["collective"], *given))
+    sizes = (np.asarray(value) for value in (cell.given["message_bytes"], ranks, node))
+    low, high, rows = map(float, profile.bands(labels["collective"], *sizes))
     if not rows:
         return UNKNOWN, f"{UNKNOWN}: {profile.lacks_rows(labels['collective'], ranks, node)}"
     words = band_words(low, high)
@@ -257,45 +234,32 @@ def no_rows(algorithm: str, labels: Mapping[str, str]) -> tuple[str, str]:
     return UNKNOWN, f"{UNKNOWN}: {why}"
 
 
-def _sizes(constants: Mapping[str, float]) -> str:
-    sizes = [f"{constants[f'mesh_n{x}']:g}" for x in "xyz" if f"mesh_n{x}" in constants]
-    return " x ".join(sizes)
-
-
-def _cell(job: Job) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the numbers and the labels of a result's one cell."""
-    constants, labels = dict(job.program.grid.constants), dict(job.program.labels)
-    for axis in job.program.grid.axes:
-        for name, values in axis.columns.items():
-            if values.dtype.kind in "UO":
-                labels[name] = str(values[0])
-            else:
-                constants[name] = float(values[0])
-    return constants, labels
-
-
 def _refuse(
-    constants: Mapping[str, float],
-    labels: Mapping[str, str],
-    states: Sequence[str],
-    time: float,
-    texts: Mapping[str, str],
+    cell: Evaluation, states: Sequence[str], time: float, texts: Mapping[str, str]
 ) -> list[str]:
     """Refuse a cell that can't be; return the reasons why some of its values are missing."""
+    known, labels = cell.given, cell.labels
     notes = [name for name in states if name in NOTES]
-    faults = [name for name in states if name not in NOTES]
+    faults = {name: texts[name] for name in states if name not in NOTES}
     if not faults and np.isnan(time) and NOT_KNOWN in notes:
-        unknown = ", ".join(name for name, value in constants.items() if np.isnan(value))
+        unknown = ", ".join(name for name, value in known.items() if np.isnan(value))
         wrong = f"the machine's file has no {unknown}"
         refuse("hardware", labels.get("hardware", ""), wrong, "give what it lacks")
     if "algorithm_not_defined_on_topology" in faults:
         raise InputError(_no_algorithm(labels))
     lines = []
-    for name in faults:
-        given = {n: f"{constants[n]:g}" for n in _about(name) if n in constants}
-        shown = ", ".join(given.values()) or labels["algorithm"]
+    for name, allowed in faults.items():
+        about = (
+            condition.inputs
+            for of in (NETWORKS, ALGORITHMS)
+            for declared in of.values()
+            for condition in declared.requires
+            if condition.fault == name
+        )
+        given = {needed: f"{known[needed]:g}" for needed in next(about, ()) if needed in known}
+        values = ", ".join(given.values()) or labels["algorithm"]
         wrong = name.replace("_", " ")
-        lines.append(fault(", ".join(given) or "algorithm", shown, wrong, texts[name]))
+        lines.append(fault(", ".join(given) or "algorithm", values, wrong, allowed))
     tell_all(lines)
     return notes
 
@@ -311,17 +275,6 @@ def _no_algorithm(labels: Mapping[str, str]) -> str:
     return fault("algorithm", labels["algorithm"], wrong, f"known there: {', '.join(known)}")
 
 
-def _about(name: str) -> tuple[str, ...]:
-    """Return the quantities that a condition of a network or an algorithm looks at."""
-    conditions = (
-        requirement
-        for of in (NETWORKS, ALGORITHMS)
-        for n in of.values()
-        for requirement in n.requires
-    )
-    return next((condition.inputs for condition in conditions if condition.fault == name), ())
-
-
 def statement_lines(job: Job) -> Iterator[str]:
     """Yield the statement and source of every algorithm that takes part."""
     for algorithm in job.program.algorithms():
@@ -334,7 +287,9 @@ def statement_lines(job: Job) -> Iterator[str]:
 def _terms(job: Job, record: Record) -> Iterator[str]:
     (case,) = job.program.cases
     algorithm = next(a for a in case.algorithms if a.name == record["chosen_algorithm"])
-    scope = _of_algorithm(job, algorithm)
+    cell = evaluation_of(job)
+    scopes = {each.name: Evaluation(cell.given, cell.labels, each) for each in case.algorithms}
+    scope = scopes[algorithm.name]
     derivation = Derivation()
     yield ""
     yield f"{'.'.join(algorithm.key)}: {algorithm.title}"
@@ -343,12 +298,11 @@ def _terms(job: Job, record: Record) -> Iterator[str]:
     yield f"  source  {algorithm.reference}"
     yield from _time(algorithm, scope, derivation)
     if len(case.algorithms) > 1:
-        times = {
-            candidate.name: float(_of_algorithm(job, candidate)["time"])
-            for candidate in case.algorithms
-            if bool(np.all(_of_algorithm(job, candidate).defined()))
-        }
-        told = ", ".join(f"{name} {format_quantity(time, 's')}" for name, time in times.items())
+        told = ", ".join(
+            f"{name} {format_quantity(float(other['time']), 's')}"
+            for name, other in scopes.items()
+            if np.all(other.defined())
+        )
         yield f"  fastest of {told}: {algorithm.name}"
     # What else the report prints: parts of the time, energy, rates.
     for name in display.rows("collective", screen="report"):
@@ -365,14 +319,6 @@ def _terms(job: Job, record: Record) -> Iterator[str]:
 
 
 DEEP = 99  # Down to named constants
-
-
-def _of_algorithm(job: Job, algorithm: Algorithm) -> Evaluation:
-    """Return the evaluation of a job's one cell with one of its algorithms."""
-    (case,) = job.program.cases
-    columns = job.program.grid.columns
-    values = {name: np.reshape(value, ()) for name, value in columns.items()}
-    return Evaluation(values, case.labels, algorithm)
 
 
 def _time(algorithm: Algorithm, scope: Evaluation, derivation: Derivation) -> Iterator[str]:

@@ -152,14 +152,8 @@ _MOST_READ = 10_000_000  # Cells from which nothing is read just to show some of
 Table = tuple[str, int, list[list[str]], list[str]]
 
 
-def answer_lines(path: Path) -> Iterator[str]:
-    """Yield what a stored sweep says, then its first lines or map as a table, or its best cells."""
-    with open_dataset(path) as dataset:
-        yield from lines_of(dataset)
-
-
 def lines_of(dataset: xr.Dataset) -> Iterator[str]:
-    """Yield what a sweep's dataset says, as `answer_lines` does of a stored one."""
+    """Yield what a sweep says, then its first lines or map as a table, or its best cells."""
     changes, tables = _answer(dataset)
     yield from changes
     left = max(_FEW_LINES, _MOST_LINES - sum(1 for _ in fitted(changes)))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import io
+import math
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 import click
 import numpy as np
 
 from sweeps.asked import command_line
 from sweeps.bands import UNKNOWN, bands_of, in_powers_of_two
+from sweeps.blocks.estimate import estimate, limits_for
+from sweeps.blocks.estimate import lines as estimate_lines
 from sweeps.cli.analysis_command import analysis_of_options, write_stored
 from sweeps.cli.analysis_command import command as analysis
-from sweeps.cli.files import answer_lines, draw_figures, row_lines
+from sweeps.cli.files import draw_figures, lines_of, row_lines
 from sweeps.cli.given import Given, Options
 from sweeps.cli.option_table import options
 from sweeps.cli.options import (
@@ -26,13 +28,7 @@ from sweeps.cli.options import (
     result_options,
     unused_lines,
 )
-from sweeps.cli.sections import (
-    more_line,
-    show_options,
-    shown_sections,
-    wanted_sections,
-    wrapped,
-)
+from sweeps.cli.sections import further_lines, show_options, wanted_sections, wrapped
 from sweeps.cli.typed import Command, folders_of, refuse_given
 from sweeps.cli.write import Output
 from sweeps.display import of_records
@@ -46,11 +42,14 @@ from sweeps.plots.style import suffix_of
 from sweeps.result import Field, Result, check_asserted, of_dataset, of_rows, provenance_of
 from sweeps.spec.catalog import find_sweep, spec_names
 from sweeps.spec.files import read_toml
-from sweeps.spec.sweep import Sweep, load_sweep
+from sweeps.spec.sweep import load_sweep
 from sweeps.spec.units import format_quantity
 from sweeps.store.netcdf import describe, open_dataset, verify
 from sweeps.store.publish import check_output
 from sweeps.wrapping import aligned, fitted
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 FORMATS = ("netcdf", "zarr")
 # Of any sweep the values that were not given and matter most.
@@ -103,17 +102,20 @@ def command(spec: str | None, **given: Unpack[Given]) -> int:
     units = {reduction.name: reduction.units for reduction in sweep.reductions}
     out = Output({**given, "plot": asked}, path.stem, units)
     check_asserted((*sweep.asserts, *out.contracts), job.computed)
-    if asked:
-        _check_declared(job)
+    if asked and sweep.figures:
+        check_figures(sweep.figures, *job.shape_of_result())
     if given["dry_run"]:
-        sys.stdout.writelines(fitted(dry_run(job, given)))
+        limits = limits_for(job, given["max_memory"], max(1, given["workers"]))
+        *shapes, _ = job.estimate()
+        sys.stdout.writelines(fitted((*shapes, *estimate_lines(estimate(job, limits)))))
         return 0
     if out.programs and job.stored:
         out.is_printed(job, must=True)
     page = out.stem.with_name(f"{out.stem.name}.html")
     if given["page"]:
         check_output(page, overwrite=True)
-    _deliver(out, job, sweep, folders, wanted_sections(given, "run"))
+    bounds = bounds_of(sweep, folders) if job.measured is not None else None
+    _deliver(out, job, bounds, wanted_sections(given, "run"))
     if given["page"]:
         write_stored(out.path, page, {}, overwrite=True, notes=out.notes)
     out.hold_stored((*sweep.asserts, *out.contracts))
@@ -128,11 +130,11 @@ def _shipped() -> Iterator[str]:
     yield from (f"  {name.ljust(width)}  {title}" for name, title in titles.items())
 
 
-def _deliver(
-    out: Any, job: Any, sweep: Sweep, folders: Sequence[Path], show: Sequence[str]
-) -> None:
+def _deliver(out: Output, job: Job, bounds: xr.DataArray | None, show: Sequence[str]) -> None:
     """Write a sweep's file and figures; print its records, or its answer before all else."""
     from sweeps.cli.collective_command import statement_lines
+    from sweeps.cli.validate_report import error_table
+    from sweeps.validate.scores import error_answer, error_lines, error_rows
 
     if out.programs:
         out.write(job, job.sweep.figures)
@@ -141,21 +143,19 @@ def _deliver(
         notes = (*(touched.words for touched in job.touched), *unused_lines(job, str))
         out.notes.writelines(line + "\n" for line in notes)
         return
-    out.ends = io.StringIO()
-    answer: list[str] = []
-    try:
+    with out.answered_first():
         out.write(job, job.sweep.figures)
-        if job.measured is not None:
-            answer = [*_error_lines(out.path, bounds_of(sweep, folders)), ""]
-        else:
-            answer = [*answer_lines(out.path)]
-            if answer:
-                answer[0] += f" ({measured_words(out.path)})"
-    finally:
+        with open_dataset(out.path) as dataset:
+            if bounds is not None:
+                rows = error_rows(dataset)
+                answer = [*error_answer(dataset), *impossible_rows(dataset, bounds)]
+                answer += ["Median error by table and message size", *error_table(rows), ""]
+            elif answer := [*lines_of(dataset)]:
+                # How far measurements may be from its times
+                answer[0] += f" ({bands_of(dataset) or UNKNOWN})"
         sys.stdout.writelines(fitted(answer))
-        sys.stdout.write(out.ends.getvalue())
     bodies: dict[str, Callable[[], Iterable[str]]] = {
-        "rows": lambda: row_lines(out.path) if job.measured is None else _error_rows(out.path),
+        "rows": lambda: row_lines(out.path) if bounds is None else error_lines(rows),
         "variables": lambda: summary(out.path),
         "formulas": lambda: statement_lines(job),
         "defaults": lambda: default_lines(job),
@@ -163,14 +163,7 @@ def _deliver(
     lines = [] if answer else [*summary(out.path)]
     lines += [touched.words for touched in job.touched]
     lines += [*unused_lines(job, str), *defaults_line(job, MATTERING)]
-    lines += [*more_line(show, bodies), *shown_sections(show, bodies)]
-    sys.stdout.writelines(fitted(lines))
-
-
-def measured_words(path: Path) -> str:
-    """Return how far measurements may be from a stored sweep's times."""
-    with open_dataset(path) as dataset:
-        return bands_of(dataset) or UNKNOWN
+    sys.stdout.writelines(fitted((*lines, *further_lines(show, bodies))))
 
 
 def _check_options(given: Given) -> None:
@@ -208,44 +201,6 @@ OF_SWEEPS = (
 )
 
 
-def dry_run(job: Any, given: Given) -> Iterator[str]:
-    """Yield what a sweep would compute and store, and how long it would take."""
-    from sweeps.blocks.estimate import estimate, limits_for, lines
-
-    limits = limits_for(job, given["max_memory"], max(1, given["workers"]))
-
-    *shapes, _ = job.estimate()
-    yield from shapes
-    yield from lines(estimate(job, limits))
-
-
-def _error_lines(path: Path, bounds: Any) -> Iterator[str]:
-    from sweeps.cli.validate_report import error_table
-    from sweeps.validate.scores import error_answer, error_rows
-
-    with open_dataset(path) as dataset:
-        yield from error_answer(dataset)
-        yield from impossible_rows(dataset, bounds)
-        yield "Median error by table and message size"
-        yield from error_table(error_rows(dataset))
-
-
-def _error_rows(path: Path) -> Iterator[str]:
-    """Yield the median errors by table and size of the message, with their signs."""
-    from sweeps.validate.scores import error_lines, error_rows
-
-    with open_dataset(path) as dataset:
-        yield from error_lines(error_rows(dataset))
-
-
-def _check_declared(job: Any) -> None:
-    """Check the declared figures before anything is computed."""
-    if not job.sweep.figures:
-        return
-    dims, variables = job.shape_of_result()
-    check_figures(job.sweep.figures, dims, variables)
-
-
 # Configurations that are tried before anything is written.
 MOST_TRIED = 200_000
 
@@ -280,9 +235,7 @@ def summary(path: Path) -> Iterator[str]:
         dims = ", ".join(
             f"{dim} {size}" for dim, size in zip(variable.dims, variable.shape, strict=True)
         )
-        cells = 1
-        for size in variable.shape:
-            cells *= size
+        cells = math.prod(variable.shape)
         ends = ("", "")
         if variable.minimum is not None and variable.maximum is not None and not variable.flags:
             units = str(variable.attrs.get("units", "1"))
@@ -340,8 +293,7 @@ def _info_lines(path: Path, attrs: Mapping[str, object], show: Sequence[str]) ->
         "variables": lambda: summary(path),
         "sources": lambda: wrapped(" ".join(str(attrs.get("references", "")).split())),
     }
-    yield from more_line(show, bodies, "--spec, --verify")
-    yield from shown_sections(show, bodies)
+    yield from further_lines(show, bodies, "--spec, --verify")
 
 
 # ``sweeps plot``: figures from a stored sweep alone.
@@ -410,15 +362,10 @@ def run_all_command(**given: Unpack[Given]) -> int:
         {"command": name, **row} for name, report in evaluated.items() for row in report.records()
     ]
     attrs = provenance_of(title=TITLE, spec={"commands": list(evaluated)}, given=given)
-    result = of_rows(rows, _fields(evaluated.values()), attrs)
-    out.deliver(result, draw=lambda stem: _draw(collectives, stem))
+    fields = [Field("command", "command", "command that gives the row")]
+    fields += {f.record: f for report in evaluated.values() for f in report.fields()}.values()
+    out.deliver(of_rows(rows, fields, attrs), draw=lambda stem: _draw(collectives, stem))
     return 0
-
-
-def _fields(results: Any) -> list[Any]:
-    """Return the columns of all results, each once."""
-    known = {field.record: field for result in results for field in result.fields()}
-    return [Field("command", "command", "command that gives the row"), *known.values()]
 
 
 def _analyses() -> Iterator[tuple[str, Result]]:

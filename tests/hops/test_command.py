@@ -9,7 +9,7 @@ import pytest
 
 from overhead.evaluation import Evaluation
 from overhead.hops import HopMatrix, ring_all_reduce
-from sweeps.cli.analysis_job import evaluation_of
+from sweeps.job import evaluation_of
 from tests.analysis_cases import job_of
 from tests.cli_runner import Runner
 from tests.hops.test_forms import BLOCK, NOTEBOOK, TABLE

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from overhead.step.timeline import step_timeline
-from sweeps.cli.analysis_job import evaluation_of
+from sweeps.job import evaluation_of
 from sweeps.traces.write import write_chakra
 from tests.analysis_cases import job_of
 from tests.traces.test_chakra import PLANS

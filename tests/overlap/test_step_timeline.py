@@ -24,7 +24,7 @@ from overhead.step.timeline import (
     StepTimeline,
     step_timeline,
 )
-from sweeps.cli.analysis_job import evaluation_of
+from sweeps.job import evaluation_of
 from sweeps.traces.columns import Trace
 from sweeps.traces.overlap import Overlap
 from sweeps.traces.ranks import analyse_files

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import sweeps as public
-from sweeps.cli.files import answer_lines
+from sweeps.cli.files import lines_of
 from sweeps.job import prepare
 from sweeps.plots.draw import effects
 from sweeps.spec.catalog import find_sweep
@@ -60,7 +60,7 @@ def test_each_machine_has_the_plan_that_a_search_finds(domains: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_answer_says_what_is_the_domain_and_has_dollars(domains: Path) -> None:
-    text = "\n".join(answer_lines(domains))
+    text = "\n".join(lines_of(public.open(domains)))
     change = "gb200-nvl72 · gpus per node 64 rather than gb200-nvl72 · gpus per node 8"
     # As much less as in the test above.
     assert re.search(rf"domain {re.escape(change)}: -(1[5-9]|2\d|3[0-5]) %", text)

@@ -15,7 +15,7 @@ import pytest
 from overhead.communication.totals import OPERATIONS
 from overhead.evaluation import Evaluation
 from overhead.step.timeline import StepTimeline, step_timeline
-from sweeps.cli.analysis_job import evaluation_of
+from sweeps.job import evaluation_of
 from sweeps.traces import write
 from sweeps.traces.write import chakra_traces
 from tests.analysis_cases import job_of
