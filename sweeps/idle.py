@@ -1,15 +1,18 @@
-"""What is given and changes nothing: which labels and numbers can't act, and why."""
+"""What is given and changes nothing: which labels and numbers can't act, why, and their refusal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.errors import InputError
+from overhead.labels import LABELS
+from sweeps.engine.program import Program
+from sweeps.errors import InputError, fault, tell_all
 from sweeps.spec.resolve import resolve
 from sweeps.spec.resolve_operation import Resolved
 from sweeps.spec.software import LATENCIES
@@ -110,3 +113,96 @@ def _taken_anyway(sweep: Sweep, name: str) -> bool:
         return resolve(replace(sweep, labels=labels)).labels.get(name) == sweep.labels[name]
     except InputError:
         return False  # such as a machine from the user's own folder
+
+
+def check_taken(
+    job: Job,
+    options: Mapping[str, str | None],
+    folders: Sequence[Path],
+    beside: Sequence[Job] = (),
+) -> None:
+    """Refuse what nothing here takes, nor where jobs beside it are asked for, too."""
+    used, faults = job.program.used().union(*(other.program.used() for other in beside)), []
+    pods = "nodes_per_pod" in job.sweep.given
+    for name in (name for name, text in options.items() if text is not None):
+        alone = name.startswith("pod_") and not pods
+        if name not in job.sweep.given or name in LABELS or name in NEEDED:
+            continue
+        why = split_needed(name, (job, *beside)[-1].program.grid.columns)
+        if (name in used and not alone and not why) or as_not_given(name, job.sweep.constants):
+            continue
+        without = _without(job, name, folders)
+        if without is None:
+            continue
+        # What comes along with it and nothing takes either changes as little.
+        along = job.resolved.constants.keys() - without.constants.keys() - used
+        if alone or why or alike(without, job.resolved, {name, *along}):
+            allowed = "--nodes-per-pod, too" if alone else "leave it out"
+            faults.append(fault(name, str(options[name]), why or IDLE, allowed))
+    tell_all(faults)
+    if not beside:
+        _check_labels(job, options, folders)
+
+
+def _check_labels(job: Job, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:
+    """Refuse labels that change nothing: of one cell any, of many those of a split none has."""
+    single, faults = job.program.grid.cells == 1, []
+    for name, value in job.sweep.labels.items():
+        without = None
+        if name not in ALWAYS and options.get(name) is not None:
+            without = _without(job, name, folders)
+        if without is None:
+            continue
+        why = split_needed(name, job.program.grid.columns)
+        # Forwards alone are another question, whatever the split.
+        if _is_idle(job, name, without, folders) if single else why and name != "schedule":
+            faults.append(fault(name, value, why or IDLE, "leave it out"))
+    tell_all(faults)
+
+
+def _is_idle(job: Job, name: str, without: Resolved, folders: Sequence[Path]) -> bool:
+    """Return whether one cell has the same numbers whatever a label is, or without it."""
+    same = _same_numbers(job, without)
+    if not same or split_needed(name, job.program.grid.columns):
+        return same
+    for value in LABELS[name].values:
+        try:
+            other = resolve(replace(job.sweep, labels={**job.sweep.labels, name: value}), folders)
+        except InputError:
+            continue
+        if not _same_numbers(job, other):
+            return False  # what is given is what would be taken here, by another name
+    return True
+
+
+def _without(job: Job, name: str, folders: Sequence[Path]) -> Resolved | None:
+    """Return what is taken where one thing isn't given: nothing where that is the same, or none."""
+    sweep = job.sweep
+    axes = tuple(axis for axis in sweep.axes if axis.name != name)
+    constants = {key: value for key, value in sweep.constants.items() if key != name}
+    labels = {key: label for key, label in sweep.labels.items() if key != name}
+    # It may decide what is taken of a machine, or which network it is.
+    try:
+        without = resolve(replace(sweep, axes=axes, constants=constants, labels=labels), folders)
+    except InputError:
+        return None
+    told = sweep.labels.get(name, sweep.constants.get(name))
+    taken = without.labels.get(name, without.constants.get(name))
+    return None if told is not None and taken == told else without
+
+
+def _same_numbers(job: Job, other: Resolved) -> bool:
+    """Return whether one cell has the same numbers with what else is taken."""
+    wanted = job.program.wanted
+    # What most labels change is looked at first.
+    first = tuple(name for name in ("step_time", "peak_memory", "time") if name in wanted)
+    for names in (first, wanted):
+        program = Program.of_sweep(other, names, optional=True)
+        known, arrays = job.program.evaluate(names), program.evaluate(names)
+        if known.keys() != arrays.keys():
+            return False
+        if not all(
+            np.array_equal(known[n], arrays[n], equal_nan=known[n].dtype.kind == "f") for n in known
+        ):
+            return False
+    return True

@@ -16,10 +16,10 @@ from overhead.overlap.mechanisms import MECHANISMS
 from overhead.quantity import VOCABULARY
 from sweeps.cli.analysis_job import analysis_job
 from sweeps.cli.option_table import flags_in
-from sweeps.cli.options import check_taken
 from sweeps.cli.overlap_case import QUANTITIES
 from sweeps.cli.overlap_case import job_of as overlap_of
 from sweeps.errors import InputError
+from sweeps.idle import check_taken
 from sweeps.job import Job, prepare
 from sweeps.origin import GIVEN, UNKNOWN, read
 from sweeps.search.answer import answer

@@ -18,7 +18,6 @@ from sweeps.cli.given import Given, texts_of
 from sweeps.cli.kept import keep
 from sweeps.cli.option_table import options
 from sweeps.cli.options import (
-    check_taken,
     default_lines,
     file_options,
     output_options,
@@ -31,6 +30,7 @@ from sweeps.cli.tables import as_table
 from sweeps.cli.typed import flag_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
+from sweeps.idle import check_taken
 from sweeps.job import Job
 from sweeps.result import Result
 from sweeps.spec.keywords import Stated

@@ -81,26 +81,20 @@ def command(names: tuple[str, ...], **given: Unpack[Given]) -> int:
     """
     machines = folders_of(given)
     models, frameworks = (folders_of(given, kind) for kind in OTHER_FOLDERS)
+    released = presets_of("", frameworks)
+    kinds: Kinds = {
+        "machines": (hardware_names(machines), lambda name: load_hardware(name, machines)),
+        "models": (model_names(models), lambda name: load_model(name, models)),
+        "frameworks": (framework_names(frameworks), lambda name: load_framework(name, frameworks)),
+        "presets": (tuple(released), lambda name: released[name]),
+        "libraries": (spec_names("software"), load_software),
+    }
     whole = bool(given["show"])
     if not names:
-        released = presets_of("", frameworks)
-        kinds: dict[str, tuple[Sequence[str], Callable[[str], str]]] = {
-            "machines": (
-                hardware_names(machines),
-                lambda name: load_hardware(name, machines).title,
-            ),
-            "models": (model_names(models), lambda name: load_model(name, models).title),
-            "frameworks": (
-                framework_names(frameworks),
-                lambda name: load_framework(name, frameworks).title,
-            ),
-            "presets": (tuple(released), lambda name: released[name].release),
-            "libraries": (spec_names("software"), lambda name: load_software(name).title),
-        }
         sys.stdout.writelines(fitted(_titles(kinds) if whole else _names(kinds)))
         keep(listed=lambda: _listed(kinds))
         return 0
-    entries = [_load(name, machines, models, frameworks) for name in names]
+    entries = [_load(name, kinds) for name in names]
     lines = [
         line for entry in entries for line in _lines_of(entry, given["seq_length"], whole=whole)
     ]
@@ -110,14 +104,19 @@ def command(names: tuple[str, ...], **given: Unpack[Given]) -> int:
     return 0
 
 
-Kinds = Mapping[str, tuple[Sequence[str], Callable[[str], str]]]
+Entry = Machine | Model | Profile | Preset | Any  # Any: a framework, whose module is loaded late
+Kinds = Mapping[str, tuple[Sequence[str], Callable[[str], Entry]]]  # Names, and what loads one
+
+
+def _title(entry: Entry) -> str:
+    return entry.release if isinstance(entry, Preset) else str(entry.title)
 
 
 def _listed(kinds: Kinds) -> Result:
     """Return what there is as rows."""
     rows = [
-        {"kind": kind, "name": name, "title": title(name)}
-        for kind, (known, title) in kinds.items()
+        {"kind": kind, "name": name, "title": _title(load(name))}
+        for kind, (known, load) in kinds.items()
         for name in known
     ]
     words = {"kind": "what it is", "name": "its name", "title": "its title"}
@@ -141,16 +140,14 @@ def _names(kinds: Kinds) -> Iterator[str]:
 
 def _titles(kinds: Kinds) -> Iterator[str]:
     """Yield every entry with its title."""
-    for kind, (known, title) in kinds.items():
+    for kind, (known, load) in kinds.items():
         yield kind
         width = max(map(len, known), default=0)
-        yield from (f"  {name.ljust(width)}  {title(name)}" for name in known)
+        yield from (f"  {name.ljust(width)}  {_title(load(name))}" for name in known)
         yield ""
 
 
-def _load(
-    name: str, machines: Sequence[Path], models: Sequence[Path], frameworks: Sequence[Path]
-) -> Machine | Model | Framework | Profile | Preset:
+def _load(name: str, kinds: Kinds) -> Entry:
     """Load what is called so: a file is what its keys say, a name what has it."""
     base = name.partition("+")[0]
     if base.endswith(".toml") and is_file(base):
@@ -160,31 +157,22 @@ def _load(
         if "library" in content:
             return load_software(name)
         return load_hardware(name) if {"scale_up", "like"} & set(content) else load_model(name)
-    ours, theirs = hardware_names(machines), model_names(models)
-    if name in ours:
-        return load_hardware(name, machines)
-    software = framework_names(frameworks)
-    if base in software:
-        return load_framework(name, frameworks)
-    if name in theirs or name.endswith(".json") or Path(name).name != name:
-        return load_model(name, models)
-    libraries = spec_names("software")
-    if name in libraries:
-        return load_software(name)
-    released = presets_of("", frameworks)
-    if name in released:
-        return released[name]
+    for kind, (known, load) in kinds.items():
+        if name in known or (kind == "frameworks" and base in known):
+            return load(name)
+    _, load_model_of = kinds["models"]
+    if name.endswith(".json") or Path(name).name != name:
+        return load_model_of(name)
     with suppress(InputError):  # It may be a model's release
-        return load_model(name, models)
-    near = nearest(name, (*ours, *theirs, *software, *libraries), shown=0)
+        return load_model_of(name)
+    released, _ = kinds["presets"]
+    others = (name for kind, (known, _) in kinds.items() for name in known if kind != "presets")
+    near = nearest(name, others, shown=0)
     near = nearest(name, released, shown=0) if near.startswith("known") else near
     listed = "sweeps catalog lists all names" if near.startswith("known") else near
     raise InputError(
         fault("name", name, "no such machine, model, framework, preset or library", listed)
     )
-
-
-Entry = Machine | Model | Profile | Preset | Any  # Any: a framework, whose module is loaded late
 
 
 def _lines_of(entry: Entry, seq_length: str | None, *, whole: bool) -> Iterator[str]:

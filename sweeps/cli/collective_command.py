@@ -25,7 +25,6 @@ from sweeps.cli.given import Given
 from sweeps.cli.numbers import SHORT, shown
 from sweeps.cli.option_table import options
 from sweeps.cli.options import (
-    check_taken,
     default_lines,
     defaults_line,
     file_options,
@@ -39,6 +38,7 @@ from sweeps.cli.typed import flag_of, folders_of
 from sweeps.cli.write import Output
 from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault, needs, refuse, tell_all
+from sweeps.idle import check_taken
 from sweeps.impossible import LARGEST, impossible, too_many
 from sweeps.job import BOUND, Job, evaluation_of, prepare
 from sweeps.result import Record, Result

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-import numpy as np
-
-from overhead.labels import LABELS
 from overhead.model.order import NUMBERS, pattern_of
 from sweeps.bands import written
 from sweeps.cli.given import Given
@@ -17,31 +13,12 @@ from sweeps.cli.option_table import options
 from sweeps.cli.presets import from_preset, preset_lines
 from sweeps.cli.sections import wrapped
 from sweeps.cli.typed import flag_of, folders_of
-from sweeps.errors import InputError, fault, tell_all
-from sweeps.idle import (
-    ALWAYS,
-    IDLE,
-    NEEDED,
-    UNUSED,
-    alike,
-    as_not_given,
-    split_needed,
-    unused,
-)
+from sweeps.idle import UNUSED, unused
 from sweeps.job import Job
 from sweeps.origin import ASSUMED, words_of
 from sweeps.spec.keywords import Stated, spec_of
 from sweeps.spec.machine import Machine
-from sweeps.spec.resolve import resolve
-from sweeps.spec.resolve_operation import Resolved
 from sweeps.wrapping import prose, wrap
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 
 output_options, result_options = options("output"), options("result")
 
@@ -69,101 +46,6 @@ def file_options(given: Given) -> dict[str, object]:
     kind = {"format": "zarr"} if given.get("kind") == "zarr" else {}
     compress = given.get("compress", False)
     return {"compress": compress, **kind, "formulas": "".join(formulas)}
-
-
-def check_labels(job: Job, options: Mapping[str, str | None], folders: Sequence[Path]) -> None:
-    """Refuse labels that change nothing: of one cell any, of many those of a split none has."""
-    single, faults = job.program.grid.cells == 1, []
-    for name, value in job.sweep.labels.items():
-        without = None
-        if name not in ALWAYS and options.get(name) is not None:
-            without = _without(job, name, folders)
-        if without is None:
-            continue
-        why = split_needed(name, job.program.grid.columns)
-        # Forwards alone are another question, whatever the split.
-        if _is_idle(job, name, without, folders) if single else why and name != "schedule":
-            faults.append(fault(flag_of(name), value, why or IDLE, "leave it out"))
-    tell_all(faults)
-
-
-def _is_idle(job: Job, name: str, without: Resolved, folders: Sequence[Path]) -> bool:
-    """Return whether one cell has the same numbers whatever a label is, or without it."""
-    same = _same_numbers(job, without)
-    if not same or split_needed(name, job.program.grid.columns):
-        return same
-    for value in LABELS[name].values:
-        try:
-            other = resolve(replace(job.sweep, labels={**job.sweep.labels, name: value}), folders)
-        except InputError:
-            continue
-        if not _same_numbers(job, other):
-            return False  # what is given is what would be taken here, by another name
-    return True
-
-
-def _without(job: Job, name: str, folders: Sequence[Path]) -> Resolved | None:
-    """Return what is taken where one thing isn't given: nothing where that is the same, or none."""
-    sweep = job.sweep
-    axes = tuple(axis for axis in sweep.axes if axis.name != name)
-    constants = {key: value for key, value in sweep.constants.items() if key != name}
-    labels = {key: label for key, label in sweep.labels.items() if key != name}
-    # It may decide what is taken of a machine, or which network it is.
-    try:
-        without = resolve(replace(sweep, axes=axes, constants=constants, labels=labels), folders)
-    except InputError:
-        return None
-    told = sweep.labels.get(name, sweep.constants.get(name))
-    taken = without.labels.get(name, without.constants.get(name))
-    return None if told is not None and taken == told else without
-
-
-def _same_numbers(job: Job, other: Resolved) -> bool:
-    """Return whether one cell has the same numbers with what else is taken."""
-    from sweeps.engine.program import Program
-
-    wanted = job.program.wanted
-    # What most labels change is looked at first.
-    first = tuple(name for name in ("step_time", "peak_memory", "time") if name in wanted)
-    for names in (first, wanted):
-        program = Program.of_sweep(other, names, optional=True)
-        known, arrays = job.program.evaluate(names), program.evaluate(names)
-        if known.keys() != arrays.keys():
-            return False
-        if not all(
-            np.array_equal(known[n], arrays[n], equal_nan=known[n].dtype.kind == "f") for n in known
-        ):
-            return False
-    return True
-
-
-def check_taken(
-    job: Job,
-    options: Mapping[str, str | None],
-    folders: Sequence[Path],
-    beside: Sequence[Job] = (),
-) -> None:
-    """Refuse what nothing here takes, nor where jobs beside it are asked for, too."""
-    used, faults = job.program.used().union(*(other.program.used() for other in beside)), []
-    pods = "nodes_per_pod" in job.sweep.given
-    for name in (name for name, text in options.items() if text is not None):
-        alone = name.startswith("pod_") and not pods
-        if name not in job.sweep.given or name in LABELS or name in NEEDED:
-            continue
-        why = split_needed(name, (job, *beside)[-1].program.grid.columns)
-        if (name in used and not alone and not why) or as_not_given(name, job.sweep.constants):
-            continue
-        without = _without(job, name, folders)
-        if without is None:
-            continue
-        # What comes along with it and nothing takes either changes as little.
-        along = job.resolved.constants.keys() - without.constants.keys() - used
-        if alone or why or alike(without, job.resolved, {name, *along}):
-            allowed = "--nodes-per-pod, too" if alone else "leave it out"
-            faults.append(fault(flag_of(name), str(options[name]), why or IDLE, allowed))
-    tell_all(faults)
-    if not beside:
-        check_labels(job, options, folders)
 
 
 # What the user didn't give: the values taken, and where they come from.
