@@ -36,7 +36,6 @@ from sweeps.hop_study.study import (
     too_many_ranks,
 )
 from sweeps.hop_study.tables import bodies_of, charts_of, report_lines, result_of
-from sweeps.result import check_asserted
 from sweeps.spec.axis import label_values, names_of, numbers_of, typed
 from sweeps.spec.catalog import load_hardware, load_model
 
@@ -94,12 +93,9 @@ def run_study(path: Path, given: Given) -> int:
         sys.stdout.write(f"{study.title}: {len(study.cases)} cases\n")
         return 0
     out = Output(given, path.stem)
+    out.wanted = True  # Also where no file is named
     result = result_of(study, {"spec": path.name}, given)
-    check_asserted(out.contracts, result.numbers)
-    with out.answered_first():
-        out.write(result, charts_of(study))
-        out.show(result, _lines(study, ()))
-    out.hold_stored(out.contracts)
+    out.deliver(result, _lines(study, ()), charts_of(study))
     return 0
 
 
@@ -120,21 +116,17 @@ def _study(given: Hops) -> HopStudy:
     if given["model"] is not None or given["hardware"] is not None:
         changes["title"] = f"{given['model'] or study.model.name} on typed hops"
         changes["summary"] = ""
-    texts = texts_of(given, flags_in("hops"))
-    for option, flag in flags_in("hops").items():
-        quantity, text = QUANTITIES.get(option), texts.get(option)
-        if quantity is None or text is None:
+    flags, texts = flags_in("hops"), texts_of(given, flags_in("hops"))
+    for option, quantity in QUANTITIES.items():
+        if (text := texts[option]) is None:
             continue
-        values = faults.of(numbers_of, quantity, text, flag)
+        values = faults.of(numbers_of, quantity, text, flags[option])
         if values is not None:
-            whole = quantity == "ranks"
-            changes[option] = tuple(int(n) for n in values) if whole else values
+            changes[option] = tuple(map(int, values)) if quantity == "ranks" else values
     for option in ("gradient_bytes", "activation_bytes"):
         name = option if texts[option] is not None else "element_bytes"
         if (text := texts[name]) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            value = faults.of(_number, "activation_bytes", text, flag)
-            changes[option] = 2.0 if value is None else value
+            changes[option] = faults.of(_number, "activation_bytes", text, flags[name])
     if given["layers"] is not None:
         if given["layers"] not in LAYERS:
             faults.add("--layers", given["layers"], "is unknown", " or ".join(LAYERS))
@@ -206,13 +198,13 @@ def _cases(study: HopStudy, given: Given, folders: list[Path]) -> tuple[Scenario
     if given["tensor"] is not None:
         (tensor,) = names_of(given["tensor"], TENSOR, "--tensor")[:1]
         cases = tuple(replace(case, tensor=tensor) for case in cases)
-    if given["algorithm"] is not None:
-        ways = names_of(given["algorithm"], label_values("algorithm"), "--algorithm")
-        _refuse_own_networks(cases, "--algorithm", given["algorithm"], "runs one ring")
-        cases = tuple(case for scenario in cases for case in _each(scenario, "algorithm", ways))
-    if given["switching"] is not None:
-        ways = names_of(given["switching"], SWITCHING, "--switching")
-        cases = tuple(case for scenario in cases for case in _each(scenario, "switching", ways))
+    for field, known in (("algorithm", label_values("algorithm")), ("switching", SWITCHING)):
+        if (text := texts_of(given, (field,))[field]) is None:
+            continue
+        ways = names_of(text, known, f"--{field}")
+        if field == "algorithm":
+            _refuse_own_networks(cases, "--algorithm", text, "runs one ring")
+        cases = tuple(case for scenario in cases for case in _each(scenario, field, ways))
     return cases
 
 

@@ -13,7 +13,7 @@ from overhead.answer_laws import answer_laws
 from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Algorithm
 from overhead.everything import load
 from overhead.expression import names
-from overhead.formula import REGISTRY, Formula
+from overhead.formula import REGISTRY, Call, Formula
 from overhead.labels import COLLECTIVES, usual_spelling
 from overhead.law import OF_ALGORITHMS, law_of
 from overhead.quantity import VOCABULARY
@@ -43,16 +43,16 @@ def command(
     """Count the algorithms by network and operation; list those of --topology, --op or --kind."""
     load()
     load_formulas(formulas)
-    faults = []
     topology = topology and usual_spelling(topology, NETWORKS)
     collective = collective and usual_spelling(collective, COLLECTIVES)
-    for flag, value, known in (
-        ("--topology", topology, NETWORKS),
-        ("--op", collective, COLLECTIVES),
-    ):
-        if value is not None and value not in known:
-            faults.append(fault(flag, value, "unknown", nearest(value, known)))
-    tell_all(faults)
+    asked = (("--topology", topology, NETWORKS), ("--op", collective, COLLECTIVES))
+    tell_all(
+        [
+            fault(flag, value, "unknown", nearest(value, known))
+            for flag, value, known in asked
+            if value is not None and value not in known
+        ]
+    )
     every = topology is None and collective is None
     algorithms = [
         algorithm
@@ -60,16 +60,31 @@ def command(
         if topology in (None, algorithm.topology) and collective in (None, algorithm.collective)
     ]
     if show:
-        if kind != "formulas":
-            _write(_algorithm_rows(algorithms))
-        if kind != "algorithms" and every:
-            _write(_formula_rows())
+        lines = _rows(algorithms if kind != "formulas" else [], every and kind != "algorithms")
     elif kind == "formulas":
-        sys.stdout.writelines(fitted(_formula_counts()))
+        lines = fitted(_formula_counts())
     else:
-        brief = _counts() if every else _names(algorithms, topology, collective)
-        sys.stdout.writelines(fitted(brief))
+        lines = fitted(_counts() if every else _names(algorithms, topology, collective))
+    sys.stdout.writelines(lines)
     return 0
+
+
+def _rows(algorithms: Sequence[Algorithm], formulas: bool) -> Iterator[str]:
+    """Yield every algorithm of some, and every formula, a line each."""
+    tables = []
+    if algorithms:
+        head = ("network", "operation", "algorithm", "summary")
+        tables.append([head, *((*algorithm.key, algorithm.title) for algorithm in algorithms)])
+    if formulas:
+        order = sorted(REGISTRY.values(), key=lambda formula: formula.name)
+        tables.append(
+            [
+                ("formula", "gives", "units", "summary"),
+                *((each.name, each.returns, each.result.units, each.title) for each in order),
+            ]
+        )
+    for table in tables:
+        yield from (f"{line}\n" for line in aligned(table, left=len(table[0]), indent=""))
 
 
 def _counts() -> Iterator[str]:
@@ -147,27 +162,6 @@ def _names(
         )
 
 
-def _algorithm_rows(algorithms: Sequence[Algorithm]) -> list[tuple[str, ...]]:
-    head = ("network", "operation", "algorithm", "summary")
-    return [head, *((*algorithm.key, algorithm.title) for algorithm in algorithms)]
-
-
-def _formula_rows() -> list[tuple[str, ...]]:
-    every = sorted(REGISTRY.values(), key=lambda formula: formula.name)
-    head = ("formula", "gives", "units", "summary")
-    return [
-        head,
-        *(
-            (formula.name, formula.returns, formula.result.units, formula.title)
-            for formula in every
-        ),
-    ]
-
-
-def _write(rows: Sequence[tuple[str, ...]]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in aligned(rows, left=len(rows[0]), indent=""))
-
-
 # ``sweeps show``: one formula or algorithm, whole.
 
 
@@ -226,17 +220,24 @@ def _formula_lines(name: str, as_latex: bool) -> Iterator[str]:
     if as_latex:
         yield f"  {equation(formula.returns, formula.expression)}"
     yield from _quantity_lines(formula.inputs)
-    for label, value in formula.when.items():
-        yield f"  where   {label} = {value.replace('|', ' or ')}"
-    for phrase in formula.assumes:
-        yield f"  assumes {phrase}"
-    stated = law_of(formula)
-    for line in stated.lines() if stated else ():
-        yield f"  law     {line}"
-    whole = answer_laws().get(formula.returns)
-    for line in whole.lines() if whole else ():
-        yield f"  answer  {line}"
+    yield from _where(formula, "  where   ")
+    yield from (f"  assumes {phrase}" for phrase in formula.assumes)
+    law = law_of(formula)
+    yield from (f"  law     {line}" for line in (law.lines() if law else ()))
+    yield from _answers(formula.returns)
     yield f"  source  {formula.reference}"
+
+
+def _where(declared: Formula | Call, head: str) -> Iterator[str]:
+    """Yield the labels with which something holds."""
+    for label, value in declared.when.items():
+        yield f"{head}{label} = {value.replace('|', ' or ')}"
+
+
+def _answers(name: str) -> Iterator[str]:
+    """Yield how a quantity moves with what users give, if laws say it."""
+    whole = answer_laws().get(name)
+    yield from (f"  answer  {line}" for line in (whole.lines() if whole else ()))
 
 
 def _what_gives(name: str) -> Iterator[str]:
@@ -246,17 +247,14 @@ def _what_gives(name: str) -> Iterator[str]:
     candidates = REGISTRY.candidates(name)
     for candidate in candidates:
         yield f"  {candidate.statement}"
-        for label, value in candidate.when.items():
-            yield f"    where {label} = {value.replace('|', ' or ')}"
+        yield from _where(candidate, "    where ")
     formulas = [formula.name for formula in candidates if isinstance(formula, Formula)]
     calls = dict.fromkeys(call.of for call in candidates if not isinstance(call, Formula))
     if quantity.default is not None:
         yield f"  default {quantity.default:g}"
     if not candidates:
         yield "  given, or taken from a catalog"
-    if whole := answer_laws().get(name):
-        for line in whole.lines():
-            yield f"  answer  {line}"
+    yield from _answers(name)
     if formulas or calls:
         yield f"More: sweeps show {' or '.join((*formulas, *calls)[:3])}"
 
@@ -265,18 +263,14 @@ def _algorithm_lines(key: tuple[str, str, str], as_latex: bool) -> Iterator[str]
     algorithm = ALGORITHMS[key]
     yield f"{'.'.join(key)}  {algorithm.title}"
     stated = statements(algorithm)
-    for quantity, expression in stated.items():
-        yield f"  {quantity} = {expression}"
+    yield from (f"  {quantity} = {expression}" for quantity, expression in stated.items())
     if as_latex:
         yield f"  {equation('time', stated['time'])}"
     used = dict.fromkeys(n for text in stated.values() for n in names(text))
     yield from _quantity_lines(tuple(used))
-    for requirement in algorithm.requires:
-        yield f"  needs   {requirement.text}"
-    for phrase in algorithm.assumes:
-        yield f"  assumes {phrase}"
-    for line in OF_ALGORITHMS:
-        yield f"  law     {line}"
+    yield from (f"  needs   {requirement.text}" for requirement in algorithm.requires)
+    yield from (f"  assumes {phrase}" for phrase in algorithm.assumes)
+    yield from (f"  law     {line}" for line in OF_ALGORITHMS)
     if algorithm.bound:
         yield f"  {algorithm.bound}"
     yield f"  source  {algorithm.reference}"
