@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
@@ -50,9 +51,8 @@ CHOSEN = {
     "efficiency_of": (LABELS["efficiency_of"].values, "--efficiency-of"),
     "schedule": (PIPELINES, "--schedule"),
 }
+PLAIN = "two_durations"  # Of two durations that are given nothing is predicted
 # Labels that say how a duration or a count comes about.
-# Of two durations that are given nothing is predicted.
-PLAIN = "two_durations"
 WAYS = ("communication", "compute", "buckets", "sm_law", "mechanism")
 TITLE = "Overlap of computation and communication"
 SUMMARY = "What of computation and communication overlaps, by closed forms."
@@ -123,7 +123,7 @@ def _suited(
     sweep: Sweep, labels: Mapping[str, tuple[str, ...]], folders: Sequence[Path], every: bool
 ) -> tuple[str, ...]:
     """Return the mechanisms that what is given suffices for; of those named it must for all."""
-    faults: dict[str, list[str]] = {}
+    lacking: dict[str, list[str]] = {}
     resolved = resolve(sweep, folders)
     columns = {name: v[0] for axis in resolved.axes for name, v in axis.columns.items()}
     numbers = {name: float(v) for name, v in columns.items() if name in VOCABULARY}
@@ -135,40 +135,35 @@ def _suited(
         constants = {**resolved.constants, **numbers}
         program = Program((), constants, chosen, takes, optional=True)
         builder = program.builder(program.cases[0])
-        lacking = [lack for name in takes for lack in _lacking(builder, name, takes)]
-        faults.setdefault(mechanism, []).extend(_needed(name, mechanism) for name in lacking)
-    suited = tuple(mechanism for mechanism, lines in faults.items() if not lines)
-    if len(suited) < len(faults) and not (every and suited):
-        lines = [line for lines_of_fault in faults.values() for line in lines_of_fault]
-        raise InputError(
-            [_needed(name, "all") for name in BOTH] if every else list(dict.fromkeys(lines))
+        lacking.setdefault(mechanism, []).extend(
+            lack for name in takes for lack in _lacking(builder, name, takes)
         )
+    suited = tuple(mechanism for mechanism, names in lacking.items() if not names)
+    if len(suited) < len(lacking) and not (every and suited):
+        needed = {"all": BOTH} if every else lacking
+        lines = (
+            needs(f"--mechanism {mechanism}", noun(name), flag_of(name))
+            for mechanism, names in needed.items()
+            for name in names
+        )
+        raise InputError([*dict.fromkeys(lines)])
     return suited
 
 
 def _lacking(builder: Builder, name: str, takes: Sequence[str]) -> list[str]:
     """Return what has to be given for a quantity: itself, or what the way asked for takes."""
-    lacking = _roots(builder, name)
+    try:
+        builder.node(name)
+        return []
+    except Missing as missing:
+        lacking = set(missing.roots)
     # What follows from others that are lacking isn't told beside them.
-    if not lacking or (name not in lacking and lacking <= set(takes)):
+    if name not in lacking and lacking <= set(takes):
         return []
     declared = REGISTRY.returning(name, builder.labels)
     by_way = declared is not None and any(way in declared.when for way in WAYS)
     flagged = [flag for flag in flags_in(QUANTITIES) if flag in lacking]
     return flagged if by_way and flagged else [name]
-
-
-def _roots(builder: Builder, name: str) -> set[str]:
-    """Return what nothing gives and a quantity needs."""
-    try:
-        builder.node(name)
-    except Missing as missing:
-        return set(missing.roots)
-    return set()
-
-
-def _needed(name: str, mechanism: str) -> str:
-    return needs(f"--mechanism {mechanism}", noun(name), flag_of(name))
 
 
 def _check_taken(
@@ -213,63 +208,33 @@ def values_of(job: Job, case: LabelCase, names: Sequence[str]) -> dict[str, floa
 
 def figures_of(job: Job) -> list[dict[str, object]]:
     """Return declarations of figures that suit: lines over the longest axis, else bars."""
-    axes = job.sweep.axes
-    sizes = {axis.name: len(axis) for axis in axes}
+    sizes = {axis.name: len(axis) for axis in job.sweep.axes}
+    numbers = [axis.name for axis in job.sweep.axes if not axis.labels]
+    if not numbers and "mechanism" not in sizes:
+        return []
+    x = max(numbers, key=lambda name: sizes[name]) if numbers else "mechanism"
+    lines: list[str] = []
+    for name in sorted(sizes, key=lambda name: name != "mechanism") if numbers else ():
+        if name != x and math.prod(sizes[n] for n in (*lines, name)) <= MOST_LINES:
+            lines.append(name)
     at = {
         axis.name: axis.columns[axis.name][0 if axis.labels else len(axis) // 2].item()
-        for axis in axes
+        for axis in job.sweep.axes
+        if axis.name not in (x, *lines[:2])
     }
-    numbers = [axis.name for axis in axes if not axis.labels]
     if not numbers:
-        return _bars(job, at) if "mechanism" in sizes else []
-    x = max(numbers, key=lambda name: sizes[name])
-    free = [name for name in sizes if name != x]
-    lines: list[str] = []
-    for name in sorted(free, key=lambda name: name != "mechanism"):
-        if int(np.prod([sizes[n] for n in (*lines, name)])) <= MOST_LINES:
-            lines.append(name)
-    lines = lines[:2]
-    common = {
-        "kind": "curves",
-        "x": x,
-        "lines": lines,
-        "crossovers": False,
-        "at": {name: at[name] for name in free if name not in lines},
-    }
-    speedup = {
-        "y": "overlap_speedup",
-        "yscale": "linear",
-        "better": "more",
-        "title": "Speedup by overlap",
-    }
-    return [
-        {
-            **common,
-            "name": "time",
-            "y": "overlapped_time",
-            "title": "Time of computation and communication with overlap",
-        },
-        {**common, "name": "speedup", **speedup},
-    ]
-
-
-def _bars(job: Job, at: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return bars of what hides and what shows, for each mechanism."""
-    # What costs time hides nothing: no bar of less than nothing.
-    saves = bool(np.all(job.program.evaluate(("hidden_time",))["hidden_time"] >= 0.0))
-    parts = ["hidden_time", "exposed_time"] if saves else ["exposed_time"]
-    fixed = {name: value for name, value in at.items() if name != "mechanism"}
-    title = "Communication time, overlapped and exposed"
-    return [
-        {
-            "kind": "bars",
-            "name": "hidden",
-            "parts": parts,
-            "x": ["mechanism"],
-            "at": fixed,
-            "title": title,
-        }
-    ]
+        # What costs time hides nothing: no bar of less than nothing.
+        saves = bool(np.all(job.program.evaluate(("hidden_time",))["hidden_time"] >= 0.0))
+        parts = ["hidden_time", "exposed_time"] if saves else ["exposed_time"]
+        title = "Communication time, overlapped and exposed"
+        bars = {"kind": "bars", "name": "hidden", "parts": parts, "x": [x], "at": at}
+        return [{**bars, "title": title}]
+    curves = {"kind": "curves", "x": x, "lines": lines[:2], "crossovers": False, "at": at}
+    title = "Time of computation and communication with overlap"
+    time = {"name": "time", "y": "overlapped_time", "title": title}
+    speedup = {"name": "speedup", "y": "overlap_speedup", "title": "Speedup by overlap"}
+    linear = {"yscale": "linear", "better": "more"}
+    return [{**curves, **time}, {**curves, **speedup, **linear}]
 
 
 # The report of one case for a person: durations, speedups, what bounds it, what shows and why.

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, Unpack
+from typing import Unpack
 
 import click
 
@@ -53,7 +53,7 @@ from sweeps.plots.timeline import draw_stages, draw_timelines, draw_traces
 from sweeps.result import Record, table_lines
 from sweeps.spec.units import format_quantity, parse_quantity
 from sweeps.traces.patterns import load_patterns
-from sweeps.traces.ranks import Ranks, analyse_files, result_of
+from sweeps.traces.ranks import analyse_files, result_of
 from sweeps.traces.report import part_lines, reason_lines, report
 
 PIPELINE = "pipeline"
@@ -93,8 +93,7 @@ def command(**given: Unpack[Given]) -> int:
     figures = figures_of(job) if given["plot"] and (given["output"] or not single) else []
     out = Output({**given, "plot": bool(figures)}, "overlap")
     show = wanted_sections(given, "overlap")
-    bare = [*_readings(asked)]
-    out.evaluate(job, lambda _: [*_lines(job, show, bare)], figures, lambda: _records(job))
+    out.evaluate(job, lambda _: _lines(job, show, asked), figures, lambda: _records(job))
     if single:
         keep(draw=lambda stem: _timelines(job, _courses(job), stem))
     if given["timeline"] or (given["plot"] and single):
@@ -115,7 +114,7 @@ def _readings(asked: Mapping[str, str | None]) -> Iterator[str]:
             yield f"  ({flag_of(name)} {text} is read as {text} s; {text}ms is milliseconds)"
 
 
-def _lines(job: Job, show: Sequence[str], readings: Sequence[str]) -> Iterable[str]:
+def _lines(job: Job, show: Sequence[str], asked: Mapping[str, str | None]) -> Iterator[str]:
     """Yield what people read: a report of one cell, a table of many."""
     if job.program.grid.cells == 1:
         (case,) = job.program.cases
@@ -133,7 +132,7 @@ def _lines(job: Job, show: Sequence[str], readings: Sequence[str]) -> Iterable[s
         ),
         "defaults": lambda: default_lines(job),
     }
-    yield from readings
+    yield from _readings(asked)
     yield from defaults_line(job, MATTERING)
     yield from further_lines(show, bodies)
 
@@ -368,11 +367,16 @@ def trace_command(files: tuple[str, ...], **given: Unpack[Given]) -> int:
         files, given["mode"], patterns=patterns, include_last_step=given["include_last_step"]
     )
     if window is not None and window[0] >= max(overlap.end_to_end for overlap in ranks.overlaps):
-        _refuse_window(str(given["window"]), "is after the last GPU work")
+        refuse("--window", given["window"], "is after the last GPU work", WINDOW)
     result = result_of(ranks, given)
-    lines = _rank_lines(ranks, wanted_sections(given, "trace"))
+    bodies = {"overlap": lambda: reason_lines(ranks), "rows": lambda: part_lines(ranks)}
+    shown = further_lines(wanted_sections(given, "trace"), bodies)
+    lines = itertools.chain(report(ranks), shown)
     out.deliver(result, lines, draw=lambda stem: draw_traces(ranks, stem, window))
     return 0
+
+
+WINDOW = "two times from the first row of GPU work on, such as 0:20ms"
 
 
 def _window(given: Given) -> tuple[float, float] | None:
@@ -384,19 +388,8 @@ def _window(given: Given) -> tuple[float, float] | None:
         return None
     ends = text.split(":")
     if len(ends) != 2:
-        _refuse_window(text, "is not a window")
+        refuse("--window", text, "is not a window", WINDOW)
     start, end = (parse_quantity(e, "s", field="--window", bare_is_si=True) for e in ends)
     if not 0.0 <= start < end:
-        _refuse_window(text, "ends before it starts")
+        refuse("--window", text, "ends before it starts", WINDOW)
     return start, end
-
-
-def _refuse_window(text: str, wrong: str) -> NoReturn:
-    refuse("--window", text, wrong, "two times from the first row of GPU work on, such as 0:20ms")
-
-
-def _rank_lines(ranks: Ranks, show: Sequence[str]) -> Iterator[str]:
-    """Yield what people read."""
-    yield from report(ranks)
-    bodies = {"overlap": lambda: reason_lines(ranks), "rows": lambda: part_lines(ranks)}
-    yield from further_lines(show, bodies)
