@@ -317,7 +317,9 @@ def sensitivity_of(job: Job, quantity: str, folders: Sequence[Path] = ()) -> Sen
     band = ""
     if quantity in BANDS:
         cell = evaluation_of(job)
-        band = band_of(quantity, lambda name: cell.value(name, {}))
+        known = ((end, cell.value(end, {})) for end in BANDS[quantity])
+        ends = {name: None if value is None else float(value) for name, value in known}
+        band = band_of(quantity, ends.get)
     asked = {**given, **job.sweep.labels}
     return Sensitivity(quantity, answer, setups.rows(answers, reasons), asked, models, band)
 

@@ -236,7 +236,8 @@ def _training(tables: Sequence[str], given: Given, bound: float) -> Compared:
 def chosen_cases(cases: Cases, given: Given) -> Cases:
     """Keep the classes and sources that are asked for."""
     classes = dict.fromkeys(name for case in cases.cases for name in case.classes)
-    sources = dict.fromkeys(case.source for case in (*cases.cases, *cases.skipped))
+    sources = dict.fromkeys(case.source for case in cases.cases)
+    sources |= dict.fromkeys(skipped.source for skipped in cases.skipped)
     faults = [
         fault(flag, name, "no row has it", nearest(name, known, shown=40))
         for flag, wanted, known in (
