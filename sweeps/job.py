@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from functools import cached_property, partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -260,9 +260,9 @@ class Job:
         """Bytes of what is stored whole, uncompressed."""
         return 8 * self.stored_cells
 
-    def shape_of_result(self) -> tuple[dict[str, object], dict[str, tuple[str, ...]]]:
+    def shape_of_result(self) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
         """Return the result's dimensions with their values, and its variables with their dims."""
-        values: dict[str, object] = {}
+        values: dict[str, Any] = {}
         for axis in self.program.grid.axes:
             values[axis.name] = axis.columns.get(axis.name, len(axis))
         values |= {name: (value,) for name, value in self.program.grid.constants.items()}

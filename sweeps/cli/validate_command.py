@@ -306,8 +306,10 @@ def _running(tables: Sequence[str], given: Given, bound: float) -> Compared:
     for name in dict.fromkeys(str(row["quantity"]) for row in rows):
         of_quantity = [row for row in rows if row["quantity"] == name]
         groups = [str(row.get("class", name)).replace("_", " ") for row in of_quantity]
-        pairs = ([float(row[which]) for row in of_quantity] for which in ("measured", "predicted"))
-        clouds[name] = (name, VOCABULARY[name].meaning, groups, *pairs)
+        measured, predicted = (
+            [float(row[which]) for row in of_quantity] for which in ("measured", "predicted")
+        )
+        clouds[name] = (name, VOCABULARY[name].meaning, groups, measured, predicted)
     return Compared(
         RUNNING.get(tables[0], RUNNING["running"]),
         IN_EACH_ROW,
