@@ -317,9 +317,8 @@ def sensitivity_of(job: Job, quantity: str, folders: Sequence[Path] = ()) -> Sen
     band = ""
     if quantity in BANDS:
         cell = evaluation_of(job)
-        known = ((end, cell.value(end, {})) for end in BANDS[quantity])
-        ends = {name: None if value is None else float(value) for name, value in known}
-        band = band_of(quantity, ends.get)
+        ends = {end: cell.value(end, {}) for end in BANDS[quantity]}
+        band = band_of(quantity, {n: float(v) for n, v in ends.items() if v is not None}.get)
     asked = {**given, **job.sweep.labels}
     return Sensitivity(quantity, answer, setups.rows(answers, reasons), asked, models, band)
 

@@ -126,7 +126,7 @@ def test_what_is_of_a_screen_is_a_method() -> None:
 
 def test_sections_are_explained() -> None:
     cost = sweeps.collective(gpus=16, message_size="1GiB")
-    assert cost.sections == ("defaults", "formulas")
+    assert cost.sections == ("formulas", "defaults")
     assert repr(cost.explain("formulas")).startswith("hierarchical.all_reduce.nvls_tree: ")
     assert str(cost.explain("defaults")) in cost.explain()
     with pytest.raises(InputError, match="explain = 'parts': no such section; known: "):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from overhead.communication.operation import DIMENSIONS
 from overhead.evaluation import Evaluation
 from overhead.labels import NO_LIBRARY
 from overhead.memory.quantities import MODULES
-from overhead.quantity import Array
 from overhead.statements import statement
 from overhead.step.bands import class_of_step
 from overhead.step.parts import PARTS as STEP_PARTS
@@ -36,7 +36,7 @@ from sweeps.cli.numbers import shown, size_of
 from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words, unused_lines
 from sweeps.cli.presets import narrower
 from sweeps.cli.room import MOST_LINES, height, in_room
-from sweeps.cli.sections import more_line, shown_sections, wrapped
+from sweeps.cli.sections import further_lines, more_line, shown_sections, wrapped
 from sweeps.cli.tables import every_row
 from sweeps.cli.typed import flag_of
 from sweeps.impossible import LIMITS, impossible, too_many
@@ -108,15 +108,15 @@ def _both_parts(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
     if not np.isnan(peak):
         right += [[words, f"{value / 1e9:.2f}"] for words, value in _large(result.memory, peak)]
         right.append(["total", f"{peak / 1e9:.2f}"])
-    count = max(len(left), len(right))
-    left += [["", "", ""]] * (count - len(left))
-    right += [["", ""]] * (count - len(right))
-    rows = [[*cells, other[0], other[1]] for cells, other in zip(left, right, strict=True)]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    both = zip_longest(left, right, fillvalue=["", "", ""])
+    rows = [[*cells, *beside[:2]] for cells, beside in both]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        first, second = row[0].ljust(widths[0]), row[3].ljust(widths[3])
-        numbers = f"{row[1].rjust(widths[1])}  {row[2].rjust(widths[2])}"
-        yield f"  {first}  {numbers}    {second}  {row[4].rjust(widths[4])}".rstrip()
+        part, value, share, other, size = (
+            text.ljust(width) if index in (0, 3) else text.rjust(width)
+            for index, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield f"  {part}  {value}  {share}    {other}  {size}".rstrip()
     yield ""
 
 
@@ -148,7 +148,9 @@ def _summary(job: Job, evaluation: Evaluation, most: int) -> Iterator[str]:
     of = " of one layer per stage" if shallow else ""
     first = [*wrapped(f"Communication before overlap{of}: {', '.join(sent)}")] if sent else []
     if on_host := host(evaluation):
-        first += wrapped(f"Host memory: {on_host}{_untimed(evaluation)}")
+        timed = evaluation.labels.get("host_states", "hybrid") == "hybrid"
+        untimed = "" if timed else "; offload times: compared with no run"
+        first += wrapped(f"Host memory: {on_host}{untimed}")
     yield from first
     groups: dict[str, list[str]] = {}
     shown_here = set(_quantities(job)) - set(IN_HEADING)
@@ -163,12 +165,6 @@ def _summary(job: Job, evaluation: Evaluation, most: int) -> Iterator[str]:
     yield from in_room(groups, most - len(first))
 
 
-def _untimed(evaluation: Evaluation) -> str:
-    """Return what is not known of the time of states in host memory; of others nothing."""
-    scheme = evaluation.labels.get("host_states", "hybrid")
-    return "" if scheme == "hybrid" else "; offload times: compared with no run"
-
-
 def table_notes(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
     """Yield what stands below a table of many configurations."""
     yield from _lacking(job)
@@ -180,8 +176,7 @@ def table_notes(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
         "defaults": lambda: (*setting_lines(), *default_lines(job)),
     }
     yield from defaults_line(job, MATTERING)
-    yield from more_line(show, bodies)
-    yield from shown_sections(show, bodies)
+    yield from further_lines(show, bodies)
 
 
 # The parts of a report.
@@ -202,17 +197,18 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     limited["mfu"] = number(evaluation, "mfu")
     yield from (f"  {line}" for line in (*impossible(limited), *too_many(world)))
     yield f"  {_model(job, evaluation)} on {_some(world, 'GPU')}: {degrees}"
-    if rate := _rate(evaluation):
-        yield f"  {rate}"
+    if not np.isnan(rate := number(evaluation, "tokens_per_second")):
+        each = number(evaluation, "tokens_per_second_per_gpu")
+        yield f"  {rate:,.0f} tokens/s, {each:,.0f} per GPU"
     if result.memory_is_whole:
         yield from fitting_lines(evaluation, float(result.per_gpu_memory_bytes), job)
     batch = evaluation.value("global_batch_size", {})
     length = evaluation.value("sequence_length", {})
     tokens = "" if length is None else f" of {plain(float(length), 15)} tokens"
     several = _some(evaluation["num_micro_batches"], "micro-batch", "micro-batches")
-    each = f"{several} of {_text(evaluation, 'micro_batch_size')} on a rank"
+    size = shown("micro_batch_size", number(evaluation, "micro_batch_size"))
     if batch is not None:
-        yield f"  batch of {_some(batch, 'sequence')}{tokens}: {each}"
+        yield f"  batch of {_some(batch, 'sequence')}{tokens}: {several} of {size} on a rank"
     flat = labels["topology"] != "hierarchical"
     inside = min(float(result.gpus_per_node), float(world))
     where = "" if flat else f" of {_some(result.num_nodes, 'node')} x {_some(inside, 'GPU')}"
@@ -222,12 +218,6 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     yield f"  {'; '.join(_settings(evaluation, job.sweep.given))}"
     yield from (f"  ({note})" for note in _notes(job, evaluation, result, flat=flat))
     yield ""
-
-
-def _rate(evaluation: Evaluation) -> str:
-    rate = number(evaluation, "tokens_per_second")
-    each = number(evaluation, "tokens_per_second_per_gpu")
-    return "" if np.isnan(rate) else f"{rate:,.0f} tokens/s, {each:,.0f} per GPU"
 
 
 def _some(count: Any, word: str, words: str = "") -> str:
@@ -287,6 +277,8 @@ def _notes(
     job: Job, evaluation: Evaluation, result: AnalysisResult, *, flat: bool
 ) -> Iterator[str]:
     """Yield how the configuration is read."""
+    from sweeps.launch.frameworks import schedules_of
+
     yield from (model.note for model in job.resolved.models if model.note)
     yield from clock_notes(job, evaluation)
     cut = evaluation["tp"] * evaluation["pp"]
@@ -299,7 +291,12 @@ def _notes(
     if flat and result.collective_reports:
         name = evaluation.labels["topology"]
         yield f"each group of ranks is a {name} of its own size"
-    yield from _schedule_lacks(evaluation, job.resolved.labels.get("framework", ""))
+    framework = job.resolved.labels.get("framework", "")
+    known = schedules_of(framework.split("+", maxsplit=1)[0])
+    schedule = evaluation.labels["schedule"]
+    if evaluation["pp"] > 1.0 and known and schedule not in (*known, "forward_only"):
+        # The time is that of software that has it.
+        yield f"{framework} has no schedule {schedule}: it has {', '.join(known)}"
     layers = evaluation.value("pipeline_layers", {})
     chunks = evaluation["pp"] * evaluation["virtual_pipeline_size"]
     each = [number(evaluation, name) for name in ("embedding_layer_weight", "head_layer_weight")]
@@ -310,33 +307,15 @@ def _notes(
         yield f"{layers + ends:g} layers don't divide into {chunks:g} stages: the largest rules"
     if evaluation["pp"] > 1.0 and display.are_mixed(evaluation.given):
         yield display.kinds_of_stages(evaluation.given, float(evaluation["order_holds"]))
+    groups = [name for name in ("tp", "cp", "dp", "ep") if not flat and evaluation[name] > 1.0]
     uneven = [
-        name
-        for name in ("tp", "cp", "dp", "ep")
-        if not flat and evaluation[name] > 1.0 and _uneven(evaluation, name)
+        group
+        for group in groups
+        if Evaluation(evaluation.given, {**evaluation.labels, "group": group})["uneven_placement"]
     ]
     if uneven:
         text = ", ".join(uneven)
         yield f"groups of {text} lie on nodes unevenly: timed as if no two members shared one"
-
-
-def _schedule_lacks(evaluation: Evaluation, framework: str) -> Iterator[str]:
-    """Say where the framework has no such schedule: the time is that of software that has it."""
-    from sweeps.launch.frameworks import schedules_of
-
-    known = schedules_of(framework.split("+", maxsplit=1)[0])
-    schedule = evaluation.labels["schedule"]
-    if evaluation["pp"] > 1.0 and known and schedule not in (*known, "forward_only"):
-        yield f"{framework} has no schedule {schedule}: it has {', '.join(known)}"
-
-
-def _uneven(evaluation: Evaluation, group: str) -> bool:
-    scope = Evaluation(evaluation.given, {**evaluation.labels, "group": group})
-    return bool(scope["uneven_placement"] > 0.0)
-
-
-def _text(evaluation: Evaluation, name: str) -> str:
-    return shown(name, number(evaluation, name))
 
 
 def _line(words: str, text: str) -> str:
@@ -388,19 +367,13 @@ def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[s
     rows: list[Sequence[str]] = [("", "messages", "a rank sends", "each takes", "time", "energy")]
     for name, reports in result.collective_reports.items():
         rows.append((f"{name}: {DIMENSIONS[name]}",))
-        for collective_report in reports:
-            rows.append(
-                (f"  {collective_report.title}, on {_location(evaluation, collective_report)}",)
-            )
-            rows += _ways(collective_report)
+        for operation in reports:
+            rows.append((f"  {operation.title}, on {_location(evaluation, operation)}",))
+            rows += _ways(operation)
         rows.append(_together("  together", reports, result.dimension_times[name]))
     total = result.total_comm_time_per_step_upper_bound_s
     if total is not None:
-        every = [
-            operation_report
-            for reports in result.collective_reports.values()
-            for operation_report in reports
-        ]
+        every = [*chain.from_iterable(result.collective_reports.values())]
         rows.append(_together("upper bound of a step's communication", every, total))
     yield from aligned(rows, left=len(rows[0]), indent="")
     library = evaluation.labels.get("library", NO_LIBRARY)
@@ -409,47 +382,45 @@ def _communication(evaluation: Evaluation, result: AnalysisResult) -> Iterator[s
         environment = evaluation.labels["environment"]
         yield f"(times by the profile of {library}; environment = {environment})"
     if any(np.any(share < 1.0) for share in shares.values()):
-        efficiencies = ", ".join(f"{name} {_share(share)}" for name, share in shares.items())
+        ends = {name: dict.fromkeys((np.min(n), np.max(n))) for name, n in shares.items()}
+        efficiencies = ", ".join(
+            f"{name} {' to '.join(f'{share:g}' for share in both)}" for name, both in ends.items()
+        )
         yield f"(links at {efficiencies} of their bandwidth; sweeps collective takes all of it)"
     yield ""
 
 
-def _share(share: Array) -> str:
-    least, most = (f"{value:g}" for value in (np.min(share), np.max(share)))
-    return least if least == most else f"{least} to {most}"
-
-
-def _location(evaluation: Evaluation, collective_report: CollectiveReport) -> str:
+def _location(evaluation: Evaluation, operation: CollectiveReport) -> str:
     """Return where the ranks of a group are."""
     if evaluation.labels["topology"] == "hierarchical":
-        per_node = collective_report.ranks / collective_report.nodes
-        return f"{_some(collective_report.nodes, 'node')} x {per_node:.3g}"
-    ranks = _some(collective_report.ranks, "rank")
+        per_node = operation.ranks / operation.nodes
+        return f"{_some(operation.nodes, 'node')} x {per_node:.3g}"
+    ranks = _some(operation.ranks, "rank")
     if evaluation.labels["link"] != "auto" or "bandwidth" in evaluation.given:
         return ranks
-    inside = collective_report.ranks <= collective_report.members_in_node
+    inside = operation.ranks <= operation.members_in_node
     return f"{ranks}, by the link {'in a node' if inside else 'between nodes'}"
 
 
-def _ways(collective_report: CollectiveReport) -> Iterator[Sequence[str]]:
+def _ways(operation: CollectiveReport) -> Iterator[Sequence[str]]:
     for way, count, whole in (
-        ("forward", collective_report.forward_count, collective_report.forward_time_s),
-        ("backward", collective_report.backward_count, collective_report.backward_time_s),
+        ("forward", operation.forward_count, operation.forward_time_s),
+        ("backward", operation.backward_count, operation.backward_time_s),
     ):
         if count > 0.0:
             yield (
                 f"    {way}",
-                f"{count:g} x {size_of(collective_report.message_bytes)}",
-                size_of(count * collective_report.volume_bytes),
-                shown("time", collective_report.latency_s),
+                f"{count:g} x {size_of(operation.message_bytes)}",
+                size_of(count * operation.volume_bytes),
+                shown("time", operation.latency_s),
                 shown("time", whole),
                 "",
             )
 
 
 def _together(words: str, reports: Sequence[CollectiveReport], time: Any) -> Sequence[str]:
-    volume = sum(float(collective_report.total_volume_bytes) for collective_report in reports)
-    energy = sum(float(collective_report.total_energy_j) for collective_report in reports)
+    volume = sum(float(operation.total_volume_bytes) for operation in reports)
+    energy = sum(float(operation.total_energy_j) for operation in reports)
     return (words, "", size_of(volume), "", shown("time", time), shown("energy", energy))
 
 
@@ -536,8 +507,8 @@ def explanation(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
     yield from _memory_formulas(derivation, evaluation, result)
     for dimension, reports in result.collective_reports.items():
         yield f"{dimension}, with the numbers put in"
-        for collective_report in reports:
-            yield from _operation(derivation, collective_report, evaluation)
+        for operation in reports:
+            yield from _operation(derivation, operation, evaluation)
         yield from derivation.lines(f"{dimension}_communication_time", evaluation, 1)
     if evaluation.value("communication_upper_bound", {}) is not None:
         yield from derivation.lines("communication_upper_bound", evaluation, 0)
@@ -583,9 +554,9 @@ def _memory_formulas(
 
 
 def _operation(
-    derivation: Derivation, collective_report: CollectiveReport, evaluation: Evaluation
+    derivation: Derivation, report: CollectiveReport, evaluation: Evaluation
 ) -> Iterator[str]:
-    operation = collective_report.operation
+    operation = report.operation
     yield from derivation.lines(operation.message, evaluation, DEEP)
     yield from derivation.collective(
         [operation.quantity(part) for part in OF_ONE], operation.title, evaluation, DEEP
