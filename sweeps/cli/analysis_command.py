@@ -70,14 +70,12 @@ def analysis_of_options(given: Given) -> tuple[Stated, tuple[str, ...]]:
     for quantity, unit in (("parameters", "billions"), ("memory_capacity", "GB")):
         if (text := options[quantity]) is not None:
             options[quantity] = flags.scaled(flag_of(quantity), text, unit, lines)
-    # Numbers that are SI are read as everywhere.
-    kept = [
-        line for line in lines if not line.endswith((" parameters", " bytes")) or "billion" in line
-    ]
-    readings = (*reading_lines(), *kept, *flags.in_tokens(options, name))
-    faults = [*_batch(options, batch), *_order(given["rank_order"])]
-    faults += _model(options)
-    tell_all(faults)
+    readings = (*reading_lines(), *lines, *flags.in_tokens(options, name))
+    faults = _batch(options, batch)
+    if given["rank_order"] not in (None, *RANK_ORDERS):
+        usual = f"{RANK_ORDERS[0]}, Megatron-LM's default"
+        faults.append(fault("--rank-order", given["rank_order"], "isn't modelled", usual))
+    tell_all([*faults, *_model(options)])
     if given["tree_algo"]:
         algorithm = flags.tree_algorithm(options["topology"], options["algorithm"], HIERARCHY)
         options["algorithm"] = algorithm
@@ -113,13 +111,6 @@ def _model(options: Mapping[str, object]) -> list[str]:
     return [needs("an analysis", "a model", allowed)]
 
 
-def _order(order: str | None) -> list[str]:
-    if order is None or order in RANK_ORDERS:
-        return []
-    wrong = "isn't modelled"
-    return [fault("--rank-order", order, wrong, f"{RANK_ORDERS[0]}, Megatron-LM's default")]
-
-
 @click.command(flags.TRAINING, cls=flags.SweepCommand)
 @analysis_options
 @options("analysis")
@@ -146,9 +137,8 @@ def command(**given: Unpack[Given]) -> int:
     check_taken(job, flags.typed_options(given, flags.OF_TRAINING), folders_of(given))
     if given["sensitivity"] is not None:
         if given["timeline"]:
-            allowed = "one of the two"
             wrong = "can't be given with --sensitivity"
-            refuse("--timeline", given["timeline"], wrong, allowed)
+            refuse("--timeline", given["timeline"], wrong, "one of the two")
         show_sensitivity(job, given, "analysis", str(given["sensitivity"]))
         return 0
     # Where there is no timeline, nothing is written either.

@@ -6,7 +6,8 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from functools import cache
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -81,13 +82,20 @@ def command(names: tuple[str, ...], **given: Unpack[Given]) -> int:
     """
     machines = folders_of(given)
     models, frameworks = (folders_of(given, kind) for kind in OTHER_FOLDERS)
-    released = presets_of("", frameworks)
+    # Names are read when they are looked at: those of presets are in every framework's file.
+    released = cache(lambda: presets_of("", frameworks))
     kinds: Kinds = {
-        "machines": (hardware_names(machines), lambda name: load_hardware(name, machines)),
-        "models": (model_names(models), lambda name: load_model(name, models)),
-        "frameworks": (framework_names(frameworks), lambda name: load_framework(name, frameworks)),
-        "presets": (tuple(released), lambda name: released[name]),
-        "libraries": (spec_names("software"), load_software),
+        "machines": (
+            lambda: hardware_names(machines),
+            lambda name: load_hardware(name, machines),
+        ),
+        "models": (lambda: model_names(models), lambda name: load_model(name, models)),
+        "frameworks": (
+            lambda: framework_names(frameworks),
+            lambda name: load_framework(name, frameworks),
+        ),
+        "presets": (lambda: tuple(released()), lambda name: released()[name]),
+        "libraries": (lambda: spec_names("software"), load_software),
     }
     whole = bool(given["show"])
     if not names:
@@ -105,7 +113,8 @@ def command(names: tuple[str, ...], **given: Unpack[Given]) -> int:
 
 
 Entry = Machine | Model | Profile | Preset | Any  # Any: a framework, whose module is loaded late
-Kinds = Mapping[str, tuple[Sequence[str], Callable[[str], Entry]]]  # Names, and what loads one
+# What gives the names of a kind, and what loads one
+Kinds = Mapping[str, tuple[Callable[[], Sequence[str]], Callable[[str], Entry]]]
 
 
 def _title(entry: Entry) -> str:
@@ -117,7 +126,7 @@ def _listed(kinds: Kinds) -> Result:
     rows = [
         {"kind": kind, "name": name, "title": _title(load(name))}
         for kind, (known, load) in kinds.items()
-        for name in known
+        for name in known()
     ]
     words = {"kind": "what it is", "name": "its name", "title": "its title"}
     fields = [Field(name, name, text) for name, text in words.items()]
@@ -126,10 +135,10 @@ def _listed(kinds: Kinds) -> Result:
 
 def _names(kinds: Kinds) -> Iterator[str]:
     """Yield how many entries of each kind there are, and their names."""
-    yield ", ".join(f"{len(known)} {kind}" for kind, (known, _) in kinds.items())
+    yield ", ".join(f"{len(known())} {kind}" for kind, (known, _) in kinds.items())
     for kind, (known, _) in kinds.items():
         yield ""
-        yield from wrapped(f"{kind}: {' '.join(known)}")
+        yield from wrapped(f"{kind}: {' '.join(known())}")
     yield ""
     yield from wrapped(
         "A model can be a Hugging Face name (meta-llama/Llama-3.1-70B) or the path of its "
@@ -142,8 +151,8 @@ def _titles(kinds: Kinds) -> Iterator[str]:
     """Yield every entry with its title."""
     for kind, (known, load) in kinds.items():
         yield kind
-        width = max(map(len, known), default=0)
-        yield from (f"  {name.ljust(width)}  {_title(load(name))}" for name in known)
+        width = max(map(len, known()), default=0)
+        yield from (f"  {name.ljust(width)}  {_title(load(name))}" for name in known())
         yield ""
 
 
@@ -158,16 +167,16 @@ def _load(name: str, kinds: Kinds) -> Entry:
             return load_software(name)
         return load_hardware(name) if {"scale_up", "like"} & set(content) else load_model(name)
     for kind, (known, load) in kinds.items():
-        if name in known or (kind == "frameworks" and base in known):
+        if name in (names := known()) or (kind == "frameworks" and base in names):
             return load(name)
     _, load_model_of = kinds["models"]
     if name.endswith(".json") or Path(name).name != name:
         return load_model_of(name)
     with suppress(InputError):  # It may be a model's release
         return load_model_of(name)
-    released, _ = kinds["presets"]
-    others = (name for kind, (known, _) in kinds.items() for name in known if kind != "presets")
-    near = nearest(name, others, shown=0)
+    every = {kind: known() for kind, (known, _) in kinds.items()}
+    released = every.pop("presets")
+    near = nearest(name, chain.from_iterable(every.values()), shown=0)
     near = nearest(name, released, shown=0) if near.startswith("known") else near
     listed = "sweeps catalog lists all names" if near.startswith("known") else near
     raise InputError(
