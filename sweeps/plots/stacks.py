@@ -40,16 +40,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-_SLOT = 0.34  # inches that a lying bar takes
+_SLOT = 0.34  # inches that a bar takes
 _SLOT_OF_TWO = 0.42  # the same where names take two lines
-_MOST_STANDING = 12
-_NAME_WIDTH = 3.1  # inches of a name beside a lying bar
+_NAME_WIDTH = 3.1  # inches of a name beside a bar
 _CLOSER = 0.75  # slots of a slide and a paper by those of a screen, relative to their type
 _NAME_IN_COLUMN = 1.5  # the same in a paper's column
 _AROUND_BARS = 0.4  # inches of a column beside names and bars
 _BAR = 0.72  # of its slot
-_TOTALS_UP_TO = 3  # columns of panels that leave room for the totals
-_MOST_ROOM = 0.6  # of a panel's width, for what stands at a lying bar's end
+_MOST_ROOM = 0.6  # of a panel's width, for what stands at a bar's end
 _PLAIN_COLOURS = 8  # areas after these are lighter, and striped to be told apart
 _STRIPES = "\\\\\\"  # lines: hundreds of dots would make a vector file large
 # What is beyond the capacity: paler, with stripes.
@@ -79,30 +77,13 @@ class Stacks:
     bar_notes: Sequence[Sequence[str]] = ()
     # Why there is no bar, by panel; empty: just that there is none
     missing: Sequence[Sequence[str]] = ()
-    lying: bool = False  # Whether bars lie even where their names fit below standing ones
     # Which bars can't be, for another reason than their capacity
     alarm: NDArray[np.bool_] | None = None
 
     @property
     def totals(self) -> NDArray[np.float64]:
-        """Height of each stack, shape (panels, bars); NaN where a part is missing."""
+        """Length of each bar, shape (panels, bars); NaN where a part is missing."""
         return np.asarray(self.parts.sum(axis=1))
-
-    @property
-    def tops(self) -> NDArray[np.float64]:
-        """Where each bar ends: its total, unless a part is below nought."""
-        return np.where(np.isnan(self.totals), np.nan, np.maximum(self.parts, 0.0).sum(axis=1))
-
-    @property
-    def standing(self) -> bool:
-        """Whether the bars stand: where their names fit below them."""
-        count = len(self.names)
-        if self.lying or count * len(self.panels) == 1 or count > _MOST_STANDING:
-            return False
-        if any(any(row) for row in self.missing):
-            return False
-        slot = panel_size(len(self.panels))[0] / max(count, 1)
-        return all(text_width(name, use().tick) + 0.1 < slot for name in self.names)
 
     @property
     def beyond(self) -> NDArray[np.bool_]:
@@ -119,13 +100,10 @@ class Stacks:
 
     def panel(self) -> tuple[float, float]:
         """Return a panel's width and height in inches."""
-        size = panel_size(len(self.panels))
-        if self.standing:
-            return size
+        wide = panel_size(len(self.panels))[0]
         names = [_lines(name) for name in self.names]
         slot = _SLOT_OF_TWO if any(len(lines) > 1 for lines in names) else _SLOT
         slot *= use().scale * (_CLOSER if use().above else 1.0)
-        wide = size[0]
         if use().column:  # What their names leave of it
             widths = [text_width(line, use().tick) for lines in names for line in lines]
             wide = use().width - max(widths, default=0.0) - _AROUND_BARS
@@ -139,26 +117,24 @@ def _lines(name: str) -> list[str]:
 
 
 def draw_stacks(stacks: Stacks, sheet: Sheet) -> Canvas:
-    """Draw stacked bars."""
+    """Draw stacked bars: no part is below nought, but for a bar of one part alone."""
     if stacks.capacity is not None and stacks.units == IN_GB:
         stacks = replace(stacks, units=IN_GPU)
     size = stacks.panel()
-    value = _value_axis(stacks, size[1] if stacks.standing else size[0])
-    sheet = replace(sheet, panel=size, panels=stacks.panels)
-    x, y = (None, value) if stacks.standing else (value, None)
-    made = frame(sheet, _legend(stacks), x, y)
+    value = _value_axis(stacks, size[0])
+    made = frame(replace(sheet, panel=size, panels=stacks.panels), _legend(stacks), value)
     for index, axes in enumerate(made.axes):
         _draw_panel(axes, stacks, index, value, made)
     return made.finished()
 
 
 def _value_axis(stacks: Stacks, inches: float) -> Axis:
-    values = [stacks.tops.ravel(), np.minimum(stacks.parts, 0.0).sum(axis=1).ravel()]
+    values = np.append(stacks.totals, 0.0)
     if stacks.capacity is not None:
-        values.append(stacks.capacity.ravel())
+        values = np.append(values, stacks.capacity)
     # Room beyond the longest bar for what stands at its end.
-    pad = 0.05 if stacks.standing and not stacks.bar_notes else _PAD
-    if stacks.bar_notes and not stacks.standing:
+    pad = _PAD
+    if stacks.bar_notes:
         factor, _ = scale_of(stacks.units).pick(float(np.nanmax(stacks.totals, initial=0.0)))
         cells = np.ndindex(stacks.totals.shape)
         texts = (_end_text(stacks, panel, bar, factor) for panel, bar in cells)
@@ -166,63 +142,36 @@ def _value_axis(stacks: Stacks, inches: float) -> Axis:
         share = min(room / inches, _MOST_ROOM)
         pad = max(share / (1 - share) / 2, pad)
     attrs = {"long_name": stacks.quantity, "units": stacks.units}
-    ends = np.concatenate(values)
-    return axis_of("total", attrs, ends, "linear", inches, pad=pad, vertical=stacks.standing)
+    return axis_of("total", attrs, values, "linear", inches, pad=pad)
 
 
 def _draw_panel(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame) -> None:
-    lowest, first = made.outer(index)
-    standing = stacks.standing
+    _, first = made.outer(index)
     bars = np.arange(len(stacks.names), dtype=np.float64)
-    whole = np.isfinite(stacks.totals[index])
-    done = np.zeros((2, len(bars)))  # what is above nought, and below
-    for part, values in enumerate(stacks.parts[index]):
-        heights = np.where(whole, values, 0.0)
-        # What isn't there gets no bar, not one of height zero.
-        there = heights != 0
-        below = (heights < 0).astype(np.int64)
-        starts = np.take_along_axis(done, below[None], axis=0)[0]
-        look = stacks.fill(part)
-        _bars(axes, bars[there], heights[there], starts[there], look, standing=standing)
-        done += np.where(np.arange(2)[:, None] == below, heights, 0.0)
-    names = ["\n".join(_lines(name)) for name in stacks.names]
-    if standing:
-        axes.set_xlim(-0.5, len(bars) - 0.5)
-        axes.set_xticks(bars, names if lowest else [""] * len(bars))
-    else:
-        axes.set_ylim(len(bars) - 0.5, -0.5)  # the first bar on top
-        axes.set_yticks(bars, names if first else [""] * len(bars))
-    axes.grid(visible=False, axis="x" if standing else "y")
+    done = np.zeros(len(bars))
+    for part, lengths in enumerate(
+        np.where(np.isfinite(stacks.totals[index]), stacks.parts[index], 0.0)
+    ):
+        there = lengths != 0  # What isn't there gets no bar, not one of length zero
+        axes.barh(bars[there], lengths[there], height=_BAR, left=done[there], **stacks.fill(part))
+        done += lengths
+    name_rows(axes, ["\n".join(_lines(name)) for name in stacks.names], shown=first)
     if stacks.capacity is not None:
-        _draw_capacity(axes, stacks.capacity[index], stacks.totals[index], standing=standing)
+        limits, over = stacks.capacity[index], stacks.beyond[index]
+        beyond = (stacks.totals[index] - limits)[over]
+        axes.barh(bars[over], beyond, height=_BAR, left=limits[over], zorder=2.5, **_OVER)
+        stroke = {"colors": CAPACITY["color"], "linestyles": CAPACITY["linestyle"]}
+        axes.vlines(
+            limits, bars - 0.5, bars + 0.5, linewidth=CAPACITY["linewidth"], zorder=3, **stroke
+        )
     _write_totals(axes, stacks, index, value, made)
 
 
-def _bars(
-    axes: Axes,
-    bars: NDArray[np.float64],
-    heights: NDArray[np.float64],
-    starts: NDArray[np.float64],
-    look: Look,
-    *,
-    standing: bool,
-) -> None:
-    if standing:
-        axes.bar(bars, heights, width=_BAR, bottom=starts, **look)
-    else:
-        axes.barh(bars, heights, height=_BAR, left=starts, **look)
-
-
-def _draw_capacity(
-    axes: Axes, limits: NDArray[np.float64], totals: NDArray[np.float64], *, standing: bool
-) -> None:
-    bars = np.arange(len(limits), dtype=np.float64)
-    over = totals > limits
-    look = {**_OVER, "zorder": 2.5}
-    _bars(axes, bars[over], (totals - limits)[over], limits[over], look, standing=standing)
-    lines = axes.hlines if standing else axes.vlines
-    stroke = {"colors": CAPACITY["color"], "linestyles": CAPACITY["linestyle"]}
-    lines(limits, bars - 0.5, bars + 0.5, linewidth=CAPACITY["linewidth"], zorder=3, **stroke)
+def name_rows(axes: Axes, names: Sequence[str], *, shown: bool = True) -> None:
+    """Write the names of rows beside them, the first on top."""
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), names if shown else [""] * len(names))
+    axes.grid(visible=False, axis="y")
 
 
 def _end_text(stacks: Stacks, panel: int, bar: int, factor: float) -> str:
@@ -235,51 +184,47 @@ def _end_text(stacks: Stacks, panel: int, bar: int, factor: float) -> str:
     if "e-" in text:
         # Too little for the axis' unit: in its own.
         text = scale_of(stacks.units).text(total)
-    return ("\n" if stacks.standing else " · ").join(filter(None, (text, bar_note)))
+    return " · ".join(filter(None, (text, bar_note)))
 
 
 def _write_totals(axes: Axes, stacks: Stacks, index: int, value: Axis, made: Frame) -> None:
     """Write each bar's total at its end, in the alarm's colour where it exceeds the capacity."""
-    standing = stacks.standing
-    roomy = made.columns <= _TOTALS_UP_TO or not standing
     factor, _ = scale_of(stacks.units).pick(value.high)  # as the axis' numbers
     over = stacks.beyond[index]
     over = over if stacks.alarm is None else over | stacks.alarm[index]
-    place: Look = {"xytext": (4, 0), "ha": "left", "va": "center"}
-    if standing:
-        place = {"xytext": (0, 3), "ha": "center", "va": "bottom"}
-    for bar, top in enumerate(stacks.tops[index].tolist()):
-        if not (roomy or over[bar] or np.isnan(top)):
-            continue
-        end = float(np.nan_to_num(top))
+    for bar, end in enumerate(np.maximum(np.nan_to_num(stacks.totals[index]), 0.0).tolist()):
         text = _end_text(stacks, index, bar, factor)
-        if stacks.capacity is not None and not standing:
+        if stacks.capacity is not None:
             # Beyond the capacity's line rather than on it.
-            low, high = axes.get_xlim()
-            wide = (text_width(text, use().note) + 0.1) * (high - low) / made.panel[0]
+            wide = (text_width(text, use().note) + 0.1) * (value.high - value.low) / made.panel[0]
             limit = float(stacks.capacity[index, bar])
-            end = limit if end < limit < end + wide else end
-        look: Look = {"color": MUTED}
-        if over[bar]:
-            look = {"color": ALARM, "weight": "bold"}
-        axes.annotate(
-            text,
-            (bar, end) if standing else (end, bar),
-            textcoords="offset points",
-            size=use().note,
-            bbox=BEHIND,
-            zorder=4,
-            **place,
-            **look,
-        )
+            end = limit if end < limit < end + wide else end  # noqa: PLW2901
+        write_end(axes, text, end, bar, alarm=bool(over[bar]))
+
+
+def write_end(
+    axes: Axes, text: str, end: float, row: int, side: float = 1.0, *, alarm: bool = False
+) -> None:
+    """Write a text at a bar's end: on its right, or on its left."""
+    look: Look = {"color": ALARM, "weight": "bold"} if alarm else {"color": MUTED}
+    axes.annotate(
+        text,
+        (end, row),
+        (4 * side, 0),
+        textcoords="offset points",
+        ha="left" if side > 0 else "right",
+        va="center",
+        size=use().note,
+        bbox=BEHIND,
+        zorder=4,
+        **look,
+    )
 
 
 def _legend(stacks: Stacks) -> Legend:
     samples: list[Sample] = []
     if len(stacks.labels) > 1:
         samples = [(label, stacks.fill(part)) for part, label in enumerate(stacks.labels)]
-        # A standing stack is read from the top.
-        samples = samples[::-1] if stacks.standing else samples
     if stacks.capacity is not None:
         samples.append((_limit(stacks, stacks.capacity), CAPACITY))
     if stacks.beyond.any():
@@ -355,20 +300,9 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
         for side in (-1.0, 1.0):
             which = int(np.argmax(side * np.array(pair)))
             if side * pair[which] > 0.0:
-                axes.annotate(
-                    texts[which][index],
-                    (pair[which], index),
-                    (4 * side, 0),
-                    textcoords="offset points",
-                    ha="left" if side > 0 else "right",
-                    va="center",
-                    size=use().note,
-                    color=MUTED,
-                )
+                write_end(axes, texts[which][index], pair[which], index, side)
     axes.axvline(0.0, color=INK, linewidth=0.8)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(rows, names)
-    axes.grid(visible=False, axis="y")
+    name_rows(axes, names)
     return made.finished()
 
 

@@ -355,7 +355,6 @@ def _draw_parts(
         quantity=quantity,
         colours=tuple(colour for colour, _ in parts),
         bar_notes=(tuple(texts),),
-        lying=True,
     )
     with style():
         return save(draw_stacks(stacks, sheet), stem)
