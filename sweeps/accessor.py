@@ -95,7 +95,7 @@ class Sweeps:
         """
         from sweeps.plots.data import subject_of
         from sweeps.plots.defaults import main_variable
-        from sweeps.plots.draw import best_place
+        from sweeps.plots.tables import best_place
 
         name = quantity or main_variable(self._dataset, subject_of(self._dataset))
         return self._dataset.isel(best_place(self._dataset, str(name)))

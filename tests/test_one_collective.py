@@ -21,7 +21,8 @@ from sweeps.job import prepare
 from sweeps.spec.catalog import load_hardware, load_model
 from sweeps.spec.files import shipped
 from sweeps.spec.software import load_software
-from sweeps.tuner.predict import TAKEN, predict, read_rates
+from sweeps.tuner.predict import predict
+from sweeps.tuner.rates import TAKEN, read_rates
 from sweeps.tuner.userbuffers import OPERATORS, PHASES, products_of
 from sweeps.tuner.userbuffers import LayerOverlap as Overlap
 from tests.tables import keyed

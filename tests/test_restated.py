@@ -27,7 +27,7 @@ from sweeps.search.buy import Wish, offer
 from sweeps.search.request import read_request
 from sweeps.spec.catalog import load_hardware, load_model
 from sweeps.store.constants import with_constants
-from sweeps.tuner.predict import read_rates
+from sweeps.tuner.rates import read_rates
 from tests.cli_runner import Runner
 from tests.tables import examples, keyed
 

@@ -139,11 +139,11 @@ def test_the_commands_tell_it_first_and_write_it(
 def test_the_figure_has_a_bar_a_constant_the_longest_on_top(tmp_path: Path) -> None:
     from sweeps.plots.data import view_of
     from sweeps.plots.defaults import default_figures
-    from sweeps.plots.draw import _resolved
+    from sweeps.plots.draw import resolved
     from sweeps.plots.stacks import draw_tornado
 
     table = sweeps.sensitivity(**PURE)
-    figure = _resolved(table, default_figures(table)[0])
+    figure = resolved(table, default_figures(table)[0])
     canvas = draw_tornado(figure, view_of(table, {}))
     (axes,) = canvas.axes
     names = [label.get_text() for label in axes.get_yticklabels()]

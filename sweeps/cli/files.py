@@ -21,8 +21,9 @@ from sweeps.job import Job
 from sweeps.plots.data import PLACE, subject_of
 from sweeps.plots.declare import check_figures, variables_of
 from sweeps.plots.defaults import default_figures, main_variable
-from sweeps.plots.draw import best_cells, draw, effects, tabulate
+from sweeps.plots.draw import draw
 from sweeps.plots.schema import Figure
+from sweeps.plots.tables import best_cells, effects, tabulate
 from sweeps.result import Result, csv_lines
 from sweeps.store.netcdf import is_complete, open_dataset, write
 from sweeps.store.publish import NewFile, check_output, system_calls

@@ -21,20 +21,17 @@ from sweeps.cli.typed import Command, folders_of
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, fault, refuse, tell_all
 from sweeps.hop_study.study import (
-    LAYERS,
     TENSOR,
     WIRINGS,
     HopStudy,
     Scenario,
-    combination,
-    find_study,
     from_machine,
     levels_of,
     of_both,
     on_machine,
-    read_study,
     too_many_ranks,
 )
+from sweeps.hop_study.study_file import LAYERS, combination, find_study, read_study
 from sweeps.hop_study.tables import bodies_of, charts_of, report_lines, result_of
 from sweeps.spec.axis import label_values, names_of, numbers_of, typed
 from sweeps.spec.catalog import load_hardware, load_model

@@ -48,8 +48,9 @@ from sweeps.engine.grid import LabelCase
 from sweeps.errors import InputError, fault, refuse
 from sweeps.job import Job
 from sweeps.plots.data import worded
+from sweeps.plots.recorded import draw_traces
 from sweeps.plots.style import plain, unbroken
-from sweeps.plots.timeline import draw_stages, draw_timelines, draw_traces
+from sweeps.plots.timeline import draw_stages, draw_timelines
 from sweeps.result import Record, table_lines
 from sweeps.spec.units import format_quantity, parse_quantity
 from sweeps.traces.patterns import load_patterns
@@ -207,7 +208,7 @@ def _as_tuned(job: Job, case: LabelCase) -> Iterator[str]:
     One tile in whole waves shows what a cut does to a shape; measured pieces cost less, for a
     library takes smaller tiles, and pieces run side by side.
     """
-    from sweeps.tuner.predict import TAKEN, read_rates
+    from sweeps.tuner.rates import TAKEN, read_rates
 
     machines = job.resolved.machines
     cut = values_of(job, case, ("matmul_chunks",)).get("matmul_chunks", 1.0) > 1.0

@@ -74,7 +74,7 @@ def command(spec: str | None, **given: Unpack[Given]) -> int:
             raise InputError(wrong)
         sys.stdout.writelines(fitted(_shipped()))
         return 0
-    from sweeps.hop_study.study import is_study
+    from sweeps.hop_study.study_file import is_study
     from sweeps.own_formulas import load_formulas
 
     _check_options(given)

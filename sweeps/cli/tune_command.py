@@ -19,14 +19,15 @@ from sweeps.cli.sections import further_lines, show_options, wanted_sections
 from sweeps.cli.typed import Command, folders_of, refuse_given
 from sweeps.cli.write import Output
 from sweeps.errors import Faults, needs, refuse
-from sweeps.plots.breakdown import draw_tuning
+from sweeps.plots.tuning import draw_tuning
 from sweeps.result import csv_lines
 from sweeps.spec.catalog import load_model
 from sweeps.spec.units import parse_quantity
-from sweeps.tuner.predict import CHANGEABLE
+from sweeps.tuner.rates import CHANGEABLE
 from sweeps.tuner.recorded import write_workload
+from sweeps.tuner.report import result_of_tuning
 from sweeps.tuner.settings import TPOverlapTunerConfig
-from sweeps.tuner.tuner import THRESHOLD, TPOverlapTuner, result_of_tuning
+from sweeps.tuner.tuner import THRESHOLD, TPOverlapTuner
 from sweeps.tuner.userbuffers import NEWEST, outputs_of, read_version
 from sweeps.tuner.validate import Setting, validate_file
 

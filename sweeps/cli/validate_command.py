@@ -326,7 +326,7 @@ def _running(tables: Sequence[str], given: Given, bound: float) -> Compared:
 
 def _presets(tables: Sequence[str], given: Given, _: float) -> Compared:
     """Lay settings of overlap beside ours, and tell what theirs lose by our model."""
-    from sweeps.plots.breakdown import draw_presets
+    from sweeps.plots.tuning import draw_presets
     from sweeps.tuner.presets import preset_result, preset_rows, preset_summary
 
     rows = preset_rows(find_csv(tables[0], "TABLE", (USERBUFFERS,)), folders_of(given))

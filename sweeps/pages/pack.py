@@ -21,6 +21,7 @@ from sweeps.errors import fault, nearest, refuse, tell_all
 from sweeps.origin import read
 from sweeps.pages.write import Page
 from sweeps.plots import style
+from sweeps.plots.axis import better_of
 from sweeps.plots.data import (
     PLAN_NAMES,
     Subject,
@@ -39,7 +40,6 @@ from sweeps.plots.data import (
     worded,
 )
 from sweeps.plots.declare import CAPACITY, resolve
-from sweeps.plots.frame import better_of
 from sweeps.plots.schema import BREAKDOWNS, Figure, known_parts, labelled, listed, stacked, total_of
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from sweeps import display
 from sweeps.display import noun
 from sweeps.engine.validity import Faults, training_faults
 from sweeps.errors import InputError, fault, needs
+from sweeps.pages.merge import Merged, Point, merged, status
 from sweeps.pages.picks import FORMULAS, KINDS, Picks, picks_of, same
-from sweeps.pages.trace import Merged, Point, Traceable, computed, merged, status, traced
+from sweeps.pages.trace import Traceable, computed, traced
 from sweeps.search.request import DEFAULT_THRESHOLD
 from sweeps.search.space import FULL, REFUSED, UNSUPPORTED
 from sweeps.spec.resolve import resolve

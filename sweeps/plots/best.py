@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from sweeps import display
 from sweeps.bands import percent
+from sweeps.plots.axis import Axis, axis_of, better_of, scale_for
 from sweeps.plots.data import View, evenly
-from sweeps.plots.frame import Axis, Legend, axis_of, better_of, frame, panel_size, scale_for
-from sweeps.plots.marks import in_panel, joined, panels_of, sheet_of, short_name, status_bits
+from sweeps.plots.frame import Legend, frame, panel_size
+from sweeps.plots.marks import in_panel
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     BEHIND,
@@ -33,6 +34,7 @@ from sweeps.plots.style import (
     text_width,
     use,
 )
+from sweeps.plots.words import joined, panels_of, sheet_of, short_name, status_bits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

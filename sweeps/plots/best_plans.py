@@ -10,18 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.bands import MEMORY_LIMIT
+from sweeps.plots.axis import Axis, axis_of, better_of, scale_for
 from sweeps.plots.data import View, cell_names, is_label, said, shown
-from sweeps.plots.frame import (
-    Axis,
-    Legend,
-    Sample,
-    axis_of,
-    better_of,
-    frame,
-    panel_size,
-    scale_for,
-)
-from sweeps.plots.marks import numbers_at, pareto, reasons, sheet_of, short_name, thinned
+from sweeps.plots.frame import Legend, Sample, frame, panel_size
+from sweeps.plots.marks import numbers_at, pareto, thinned
 from sweeps.plots.schema import MEMORY_TOTAL, STEP_TOTAL, Figure
 from sweeps.plots.style import (
     ALARM,
@@ -42,6 +34,7 @@ from sweeps.plots.style import (
     use,
     wrap,
 )
+from sweeps.plots.words import reasons, sheet_of, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

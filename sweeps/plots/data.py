@@ -29,8 +29,6 @@ PLAN_NAMES = (*DEGREES, "zero_stage", "sequence_parallel", *PLAN_LABELS)
 CARDS = ("inter_bandwidth", "pod_bandwidth")
 _WORDS = {"zero_stage": "ZeRO", "hsdp_shard_size": "HSDP", "micro_batch_size": "micro-batch"}
 _VALUES = {"none": "no", "one_f_one_b": "1F1B"}
-
-
 # Of a plan that does without a choice nothing is said, but of these.
 _ALWAYS = ("tp", "pp", "dp", "micro_batch_size", "schedule", "world_size", "hardware", "model")
 _WAYS = {"context_parallel": "cp", "schedule": "pp", "dispatcher": "ep"}  # of splitting, by degree

@@ -4,45 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from overhead.everything import load
 from overhead.quantity import VOCABULARY
-from sweeps.errors import InputError, fault, nearest, refuse, tell_all
-from sweeps.plots.data import (
-    Subject,
-    Values,
-    View,
-    entries,
-    evenly,
-    find,
-    is_label,
-    is_of_plans,
-    plan_dims,
-    said,
-)
-from sweeps.plots.frame import better_of
-from sweeps.plots.marks import joined, reasons
+from sweeps.errors import fault, nearest, tell_all
+from sweeps.plots.data import Subject, Values, find, is_label, plan_dims
 from sweeps.plots.schema import (
     BREAKDOWNS,
     FORMS,
     KINDS,
-    MEMORY_TOTAL,
     OF_PLANS,
-    STEP_TOTAL,
     Figure,
     NotReadableError,
     column_of_bars,
     known_parts,
     listed,
 )
-from sweeps.plots.style import number, parse, plain, scale_of
+from sweeps.plots.style import number, parse
 
 # Defaults of a declaration that depend on what there is to show.
 
@@ -423,221 +405,3 @@ def _nearest_value(wanted: object, subject: Subject, dim: str) -> str:
         close = sorted(values, key=lambda value: abs(value - wanted))[:2]
         return f"nearest: {', '.join(number(value, 6) for value in sorted(close))}"
     return f"values: {_listing(subject, dim)}"
-
-
-# Which cells get a bar where not all can: the best ones, or some evenly spread.
-
-
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """Which cells have a bar."""
-
-    dims: list[str]  # The dimensions that are spread out
-    panel_dims: list[str]  # The dimension of the panels, if any
-    # The bars' places among all cells of `dims`, in the order in which they are drawn
-    cells: NDArray[np.int64]
-    said: str  # For the title: which of how many
-    notes: list[str]  # What was left out, and why
-    where: str  # What faults call the figure
-
-    def places(self, view: View) -> list[NDArray[np.int64]]:
-        """Return the bars' places along each dimension."""
-        shape = tuple(view.dataset.sizes[dim] for dim in self.dims)
-        return [np.asarray(index) for index in np.unravel_index(self.cells, shape)] if shape else []
-
-    def values(self, view: View, name: str) -> NDArray[np.float64]:
-        """Return a variable at the bars, shape (panels, bars)."""
-        panels = [view.dataset.sizes[dim] for dim in self.panel_dims]
-        values = numbers_of(view, name, [*self.panel_dims, *self.dims], self.where)
-        whole = np.broadcast_to(values, (*panels, *(view.dataset.sizes[d] for d in self.dims)))
-        flat = whole.reshape(*panels, -1)
-        return np.asarray(flat[..., self.cells]).reshape(-1, len(self.cells))
-
-
-def are_plans(view: View, dims: Sequence[str]) -> bool:
-    """Return whether plans vary along any of some dimensions that a view has."""
-    coordinates = view.dataset.coords
-    return any(
-        is_of_plans(dim, () if dim in coordinates else view.dataset.sizes[dim]) for dim in dims
-    )
-
-
-def numbers_of(view: View, name: str, dims: Sequence[str], where: str) -> NDArray[np.float64]:
-    """Return a variable or coordinate as numbers, or refuse names."""
-    try:
-        return view.numbers(name, dims)
-    except ValueError:
-        message = f"{where}: '{name}' holds names, not numbers; give a variable of numbers"
-        raise InputError(message) from None
-
-
-def select(figure: Figure, view: View, panel_dims: list[str]) -> Bars:
-    """Choose the bars: all, the best of what they are sorted by, or some evenly spread."""
-    dims = [dim for dim in figure["x"] if view.has(dim)]
-    count = int(np.prod([view.dataset.sizes[dim] for dim in dims]))
-    every = np.arange(count, dtype=np.int64)
-    many = count > figure["most"]
-    by = figure["sort"]
-    if by is None and many and are_plans(view, dims) and STEP_TOTAL in view.dataset:
-        by = STEP_TOTAL
-    shown = figure["parts"][0] if by is None else by
-    values = _over(view, shown, dims, figure.where, more=False)
-    if by is None and not many:
-        return Bars(dims, panel_dims, every, "", [], figure.where)
-    more = by is not None and better_of(figure["better"], view.units(by))
-    values = _over(view, shown, dims, figure.where, more=more) if more else values
-    valid = np.isfinite(values)
-    cells = every[valid] if valid.any() else every
-    if by is not None:
-        order = np.argsort(-values[cells] if more else values[cells], kind="stable")
-        cells = cells[order]
-        if not many:  # those without a value come last
-            cells = np.concatenate([cells, every[~valid]]) if valid.any() else cells
-            return Bars(dims, panel_dims, cells, f"sorted by {plain(by)}", [], figure.where)
-    total = len(cells)
-    noun = "plans" if are_plans(view, dims) else f"values of {joined(dims)}"
-    cells = cells[: figure["most"]] if by is not None else cells[evenly(total, figure["most"])]
-    notes = _left_out(view, dims, shown, valid, noun)
-    said = f"{len(cells)} of {total} {noun}, evenly chosen" if total > len(cells) else ""
-    if by is not None and total <= figure["most"]:
-        said = f"{total} {noun} sorted by {plain(by)}"
-    elif by is not None:
-        extreme = "most" if more else "least"
-        said = f"the {len(cells)} of {total} {noun} with the {extreme} {plain(by)}"
-        if by == STEP_TOTAL and not more:
-            said = f"the {len(cells)} fastest of {total} {noun}"
-    return Bars(dims, panel_dims, cells, said, notes, figure.where)
-
-
-def _over(
-    view: View, name: str, dims: Sequence[str], where: str, *, more: bool
-) -> NDArray[np.float64]:
-    """Return a variable's best value over all but some dimensions, flat over these."""
-    others = [str(dim) for dim in view.dataset[name].dims if dim not in dims]
-    values = numbers_of(view, name, [*others, *dims], where)
-    if name == STEP_TOTAL:
-        values = np.where(_too_full(view, [*others, *dims]), np.nan, values)
-    for _ in others:
-        values = (np.fmax if more else np.fmin).reduce(values, axis=0)
-    shape = tuple(view.dataset.sizes[dim] for dim in dims)
-    return np.broadcast_to(values, shape).reshape(-1)
-
-
-def _too_full(view: View, dims: Sequence[str]) -> NDArray[np.bool_]:
-    """Return where memory is beyond the capacity: a step's time is no plan's that can run."""
-    known = {*view.dataset.variables}
-    if not {MEMORY_TOTAL, CAPACITY} <= known or not {*view.dataset[MEMORY_TOTAL].dims} <= {*dims}:
-        return np.zeros(1, dtype=np.bool_)
-    return view.numbers(MEMORY_TOTAL, dims) > view.numbers(CAPACITY, dims)
-
-
-def _left_out(
-    view: View, dims: Sequence[str], name: str, valid: NDArray[np.bool_], noun: str
-) -> list[str]:
-    """Say how many cells have no value, and why."""
-    if valid.all() or not valid.any():
-        return []
-    shape = tuple(view.dataset.sizes[dim] for dim in dims)
-    lacking = (
-        "" if name == STEP_TOTAL and _too_full(view, dims).any() else f", without a {plain(name)}"
-    )
-    why = "; ".join(reasons(view, ~valid.reshape(shape), dims))
-    count = int(np.count_nonzero(~valid))
-    noun = noun if count > 1 else noun.replace("plans", "plan").replace("values", "value")
-    return [f"Left out{lacking}: {count} {noun}{f' ({why})' if why else ''}."]
-
-
-# Lines against something: percentages of a baseline, ideal scaling, the best rows of a table.
-
-_ROOM = 0.15  # of the range of percentages, free at either end
-
-
-def by_column(view: View, x: str, y: str, *, more: bool) -> tuple[View, str]:
-    """Return a view in which a table's column is a dimension, with the best of its rows."""
-    whole = view.dataset
-    if x in whole.sizes or x not in whole.coords or whole.coords[x].ndim != 1:
-        return view, ""
-    dim = str(whole.coords[x].dims[0])
-    values, group = np.unique(np.asarray(whole.coords[x].values, np.float64), return_inverse=True)
-    dims = [str(dimension) for dimension in whole[y].dims if dimension != dim]
-    order = np.argsort(group, kind="stable")
-    rows = view.numbers(y, [dim, *dims])[order]
-    starts = np.searchsorted(group[order], np.arange(len(values)))
-    best = (np.fmax if more else np.fmin).reduceat(rows, starts, axis=0)
-    kept = whole.drop_vars(
-        [name for name, variable in whole.variables.items() if dim in variable.dims]
-    )
-    kept = kept.drop_vars(list(kept.data_vars))
-    kept = kept.assign_coords({x: ((x,), values, whole.coords[x].attrs)})
-    return View(kept.assign({y: ((x, *dims), best, whole[y].attrs)}), view.chosen), dim
-
-
-def in_percent(
-    figure: Figure, view: View, values: NDArray[np.float64], dims: Sequence[str]
-) -> NDArray[np.float64]:
-    """Return values in percent of those at the figure's baseline."""
-    base = values
-    for dim, wanted in figure["relative_to"].items():
-        if dim not in dims:  # held at one value
-            continue
-        known = entries(view.dataset, dim)
-        position = find(wanted, known)
-        if position is None:
-            where, wrong = f"{figure.where}.relative_to.{dim}", "not among what is shown"
-            refuse(where, wanted, wrong, "name it in at as well")
-        base = np.take(base, [position], axis=list(dims).index(dim))
-    if not np.any(np.isfinite(base) & (base != 0)):
-        where = f"{figure.where}.relative_to: nothing has a value at {baseline_words(figure, view)}"
-        message = f"{where}; another baseline"
-        raise InputError(message)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(100.0 * values / np.where(base == 0, np.nan, base))
-
-
-def _entry(view: View, dim: str, wanted: Any) -> str:
-    """Return an entry as ``name = value``, as the axis shows it."""
-    units = view.units(dim)
-    known = entries(view.dataset, dim)
-    position = find(wanted, known)
-    if position is not None and isinstance(known, int):
-        return view.labels(dim)[position]  # A row is known by what it has, not by its number
-    if position is None or isinstance(known, int) or isinstance(known[position], str):
-        return said(dim, str(wanted))
-    return said(dim, scale_of(units).given(float(known[position])))
-
-
-def baseline_words(figure: Figure, view: View) -> str:
-    """Return the baseline in words; empty where there is none."""
-    wanted = figure["relative_to"] or {}
-    return ", ".join(_entry(view, dim, value) for dim, value in wanted.items())
-
-
-def percent_attrs(figure: Figure, view: View) -> dict[str, object]:
-    """Return the metadata of what is shown: of percentages, where there is a baseline."""
-    attrs = dict(view.attrs(figure["y"]))
-    if figure["relative_to"] is None:
-        return attrs
-    return {"long_name": f"{plain(figure['y'])} by the baseline's", "units": "%"}
-
-
-def percent_ends(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the ends of an axis of percentages: around 100, not from zero on."""
-    shown = values[np.isfinite(values)]
-    low, high = float(shown.min(initial=100.0)), float(shown.max(initial=100.0))
-    room = max(_ROOM * (high - low), 1.0)
-    return max(low - room, 0.0), high + room
-
-
-def ideal_of(
-    figure: Figure, units: str, x: NDArray[np.float64], curves: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return what lines would be if they grew like `x` from their first points on."""
-    if "s-1" not in units.split():
-        wrong = f"'{figure['y']}' has the unit {units}; a rate such as tokens_per_second"
-        message = f"{figure.where}.ideal = true: {wrong}"
-        raise InputError(message)
-    there = np.isfinite(curves)
-    first = np.argmax(there, axis=-1)[..., None]
-    start = np.take_along_axis(curves, first, axis=-1)
-    grown = start * x / x[first]
-    return np.where((np.arange(len(x)) >= first) & there.any(axis=-1, keepdims=True), grown, np.nan)

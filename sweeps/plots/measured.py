@@ -10,21 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.plots.curves import lines_of, pick, stroke
+from sweeps.plots.axis import Axis, Ticks, axis_of, scale_for
 from sweeps.plots.data import View
-from sweeps.plots.frame import (
-    Axis,
-    Frame,
-    Legend,
-    Sample,
-    Sheet,
-    Ticks,
-    axis_of,
-    frame,
-    panel_size,
-    scale_for,
-)
-from sweeps.plots.marks import panels_of, sheet_of, short_name
+from sweeps.plots.frame import Frame, Legend, Sample, Sheet, frame, panel_size
+from sweeps.plots.lines import lines_of, pick, stroke
 from sweeps.plots.save import save
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
@@ -41,6 +30,7 @@ from sweeps.plots.style import (
     style,
     use,
 )
+from sweeps.plots.words import panels_of, sheet_of, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from sweeps.errors import InputError
 from sweeps.origin import ASSUMED
+from sweeps.plots.axis import Axis, axis_of
 from sweeps.plots.data import View
-from sweeps.plots.frame import Axis, Frame, Legend, Sample, Sheet, axis_of, frame, panel_size
-from sweeps.plots.marks import sheet_of
+from sweeps.plots.frame import Frame, Legend, Sample, Sheet, frame, panel_size
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
     ALARM,
@@ -35,6 +35,7 @@ from sweeps.plots.style import (
     use,
     wrap,
 )
+from sweeps.plots.words import sheet_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

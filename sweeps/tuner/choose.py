@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sweeps.tuner.predict import TOLERANCE, CaseTimes, PassTimes
+from sweeps.tuner.times import CaseTimes, PassTimes
 from sweeps.tuner.userbuffers import COLUMN, PHASES, LayerOverlap, flag_group
 
+TOLERANCE = 1e-9
+"""Times that differ by less than this share are the same: the smaller number wins."""
 OBJECTIVES = ("e2e", "ratio")
 ALIKE = 0.003
 """Cases of a layer that differ by less than this share, about 1 % of one phase, are as good."""

@@ -15,7 +15,8 @@ from sweeps.origin import assumed
 from sweeps.result import Field, Result, of_rows
 from sweeps.spec.units import parse_quantity
 from sweeps.tuner.choose import best_of
-from sweeps.tuner.predict import PRECISIONS, predict_phases, read_rates
+from sweeps.tuner.predict import predict_phases
+from sweeps.tuner.rates import PRECISIONS, read_rates
 from sweeps.tuner.userbuffers import LAYERS, MOST_SMS, LayerOverlap
 from sweeps.validate.run_table import read_csv
 from sweeps.wrapping import aligned

@@ -29,8 +29,9 @@ from sweeps.traces.columns import Trace, nanoseconds
 from sweeps.traces.overlap import steps_of, sweep
 from sweeps.traces.patterns import CLASSES, EXCLUDED, Patterns, load_patterns
 from sweeps.traces.ranks import split_devices
-from sweeps.tuner.predict import CHANGEABLE, CaseTimes, PassTimes
+from sweeps.tuner.rates import CHANGEABLE
 from sweeps.tuner.settings import TPOverlapTunerConfig, case_companion, layer_values, to_yaml
+from sweeps.tuner.times import CaseTimes, PassTimes
 from sweeps.tuner.userbuffers import (
     COLUMN,
     FACTS,

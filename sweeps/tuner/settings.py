@@ -11,7 +11,7 @@ from overhead.labels import LABELS
 from sweeps.errors import Faults, InputError, nearest, tell_all
 from sweeps.spec.catalog import load_model
 from sweeps.tuner.choose import GROUPS, OBJECTIVES, Choice
-from sweeps.tuner.predict import PRECISIONS, Rates, read_rates
+from sweeps.tuner.rates import PRECISIONS, Rates, read_rates
 from sweeps.tuner.userbuffers import (
     ALL_GATHER,
     FACTS,

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from sweeps.spec.catalog import load_model
-from sweeps.tuner.predict import predict, read_rates
+from sweeps.tuner.predict import predict
+from sweeps.tuner.rates import read_rates
 from sweeps.tuner.settings import TPOverlapTunerConfig
 from sweeps.tuner.tuner import TPOverlapTuner
 from sweeps.tuner.userbuffers import OPERATORS, grid_cases

@@ -13,7 +13,7 @@ from overhead.evaluation import Evaluation
 from overhead.overlap.mechanisms import MECHANISMS
 from overhead.overlap.timeline import TIMELINES
 from sweeps.store.constants import with_constants
-from sweeps.tuner.predict import TAKEN, read_rates
+from sweeps.tuner.rates import TAKEN, read_rates
 from tests.cli_runner import Runner
 from tests.tables import examples
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from overhead.evaluation import Evaluation
 from overhead.special import power_sum
-from sweeps.tuner.predict import TAKEN, read_rates
+from sweeps.tuner.rates import TAKEN, read_rates
 from tests.overlap.cases import (
     EXACT,
     bucketed_time,

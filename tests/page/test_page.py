@@ -24,8 +24,8 @@ from sweeps.pages.pack import page_of
 from sweeps.pages.write import Page, compose
 from sweeps.plots import breakdown
 from sweeps.plots.data import cell_names, view_of
-from sweeps.plots.draw import best_cells
 from sweeps.plots.style import as_read, scale_of
+from sweeps.plots.tables import best_cells
 from tests.cli_runner import Runner
 from tests.page.script import needs_node, run_script
 

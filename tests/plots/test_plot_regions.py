@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sweeps.plots.best import HOLE, edges, label_place, regions_of, runs
-from sweeps.plots.draw import tabulate
+from sweeps.plots.tables import tabulate
 from sweeps.store.netcdf import open_dataset
 
 values = arrays(

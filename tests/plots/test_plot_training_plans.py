@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from matplotlib.axes import Axes
 
 from sweeps.bands import MEMORY_LIMIT
+from sweeps.plots.axis import axis_of
 from sweeps.plots.data import subject_of, view_of
-from sweeps.plots.declare import by_column, check_figures
+from sweeps.plots.declare import check_figures
 from sweeps.plots.draw import draw
-from sweeps.plots.frame import axis_of
 from sweeps.plots.marks import pareto, thinned
+from sweeps.plots.relative import by_column
 from tests.plots.drawing import canvas_of, faults_of, title_of
 from tests.plots.training_datasets import CAPACITY, make_training
 from tests.tables import examples

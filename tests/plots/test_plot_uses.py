@@ -17,7 +17,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
 from sweeps.cli import run
-from sweeps.plots import breakdown, draw, measured, timeline
+from sweeps.plots import draw, measured, recorded, timeline, tuning
 from sweeps.plots.style import MUTED, USES, use, using
 from sweeps.store.netcdf import open_dataset
 
@@ -149,7 +149,7 @@ def test_every_figure_can_be_read(
         drawn.append((stem.name, canvas))
         return []
 
-    for module in (draw, breakdown, measured, timeline):
+    for module in (draw, measured, recorded, timeline, tuning):
         monkeypatch.setattr(module, "save", take)
     monkeypatch.chdir(tmp_path)
     assert run([*line.split(), "--plot", "--output", "a.nc"]) == 0

@@ -12,7 +12,7 @@ import xarray as xr
 import sweeps as public
 from sweeps.cli.files import lines_of
 from sweeps.job import prepare
-from sweeps.plots.draw import effects
+from sweeps.plots.tables import effects
 from sweeps.spec.catalog import find_sweep
 from sweeps.spec.sweep import load_sweep
 from sweeps.store.netcdf import write

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from sweeps.tuner.choose import ALIKE, Choice, choose, recommend, scale
-from sweeps.tuner.predict import CaseTimes, PassTimes
+from sweeps.tuner.times import CaseTimes, PassTimes
 from sweeps.tuner.userbuffers import COLUMN, OPERATORS, LayerOverlap, grid_cases
 from tests.tables import keyed
 

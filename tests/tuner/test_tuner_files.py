@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from sweeps.errors import InputError
+from sweeps.tuner.report import TuningReport
 from sweeps.tuner.settings import TPOverlapTunerConfig, case_companion, layer_values
-from sweeps.tuner.tuner import TPOverlapTuner, TuningReport
+from sweeps.tuner.tuner import TPOverlapTuner
 from sweeps.tuner.userbuffers import KEYS, OPERATORS, LayerOverlap, grid_cases
 from sweeps.tuner.validate import Setting, validate_file
 

@@ -17,8 +17,10 @@ from overhead.formula import REGISTRY, Call
 from sweeps.job import prepare
 from sweeps.origin import GIVEN, Origin
 from sweeps.spec.catalog import load_model
-from sweeps.tuner.predict import SPLITS, PassTimes, Rates, predict, predict_phases, read_rates
+from sweeps.tuner.predict import SPLITS, predict, predict_phases
+from sweeps.tuner.rates import Rates, read_rates
 from sweeps.tuner.settings import TPOverlapTunerConfig
+from sweeps.tuner.times import PassTimes
 from sweeps.tuner.tuner import TPOverlapTuner
 from sweeps.tuner.userbuffers import (
     COLUMN,

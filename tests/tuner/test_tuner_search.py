@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.spec.catalog import load_model
-from sweeps.tuner.predict import best_count, bracket, predict, read_rates
+from sweeps.tuner.predict import predict
+from sweeps.tuner.rates import read_rates
 from sweeps.tuner.settings import TPOverlapTunerConfig
-from sweeps.tuner.tuner import TPOverlapTuner
+from sweeps.tuner.tuner import TPOverlapTuner, best_count, bracket
 from sweeps.tuner.userbuffers import LayerOverlap
 
 

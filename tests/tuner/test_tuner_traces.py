@@ -15,8 +15,9 @@ import pytest
 
 from sweeps.errors import InputError, RunError
 from sweeps.tuner.recorded import Runner, read_case, read_folder, write_case, write_workload
+from sweeps.tuner.report import TuningReport
 from sweeps.tuner.settings import TPOverlapTunerConfig
-from sweeps.tuner.tuner import TPOverlapTuner, TuningReport
+from sweeps.tuner.tuner import TPOverlapTuner
 from sweeps.tuner.userbuffers import OPERATORS, LayerOverlap, grid_cases
 from tests.tables import examples
 from tests.traces.make import GEMM, NCCL, OTHER, launched, step, write
