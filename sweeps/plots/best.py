@@ -15,10 +15,10 @@ from sweeps.bands import percent
 from sweeps.plots.axis import Axis, axis_of, better_of, scale_for
 from sweeps.plots.data import View, evenly
 from sweeps.plots.frame import Legend, frame, panel_size
-from sweeps.plots.marks import in_panel
+from sweeps.plots.placing import Box, box_of, extent, in_panel, is_free, label_place, write_at
+from sweeps.plots.regions import EQUAL, HOLE, edges, regions_of, runs
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import (
-    BEHIND,
     HATCHES,
     HOLE_COLOUR,
     INK,
@@ -31,7 +31,6 @@ from sweeps.plots.style import (
     plain,
     region_colour,
     scale_of,
-    text_width,
     use,
 )
 from sweeps.plots.words import joined, panels_of, sheet_of, short_name, status_bits
@@ -40,82 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
     from matplotlib.patches import PathPatch
-
-# Which entry is best in each cell of a map: ties, margins, and where a region can be named.
-
-HOLE = -1
-EQUAL = 1e-6  # relative difference below which two entries are both the best
-
-
-@dataclass(frozen=True, slots=True)
-class Regions:
-    """The best entries over the cells of one or more maps."""
-
-    # The sets of entries that are best together somewhere, the largest regions first
-    sets: tuple[tuple[int, ...], ...]
-    which: NDArray[np.int64]  # Of each cell the place in `sets`; `HOLE` where nothing has a value
-    # Second best over best (at least 1; 1 where several are best); NaN where there is no second
-    margin: NDArray[np.float64]
-
-
-def regions_of(values: NDArray[np.float64], *, more: bool = False) -> Regions:
-    """Find the best entries in each cell."""
-    cost = np.where(np.isfinite(values), -values if more else values, np.inf)
-    best = cost.min(axis=0)
-    hole = ~np.isfinite(best)
-    tied = (cost <= best + EQUAL * np.abs(best)) & ~hole
-    # Each cell's set of entries as bits; the same sets are one region.
-    bits = np.packbits(tied.reshape(len(cost), -1), axis=0)
-    codes, inverse, counts = np.unique(bits, axis=1, return_inverse=True, return_counts=True)
-    sets = np.unpackbits(codes, axis=0, count=len(cost)).T
-    order = [k for k in np.argsort(-counts, kind="stable") if sets[k].any()]
-    rank = np.full(len(sets), HOLE, dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    margin = np.full(best.shape, np.nan)
-    if len(cost) > 1:
-        first, second = np.sort(cost, axis=0)[:2]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = first / second if more else second / first
-        margin = np.where(np.isfinite(second), ratio, np.nan)
-    entries = tuple(tuple(np.flatnonzero(sets[k]).tolist()) for k in order)
-    return Regions(entries, rank[inverse.reshape(best.shape)], margin)
-
-
-def edges(centres: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
-    """Return the borders of cells, halfway between their centres on the axis' scale."""
-    turned = np.log(centres) if scale == "log" else centres
-    between = (turned[1:] + turned[:-1]) / 2
-    border = np.concatenate([[2 * turned[0] - between[0]], between, [2 * turned[-1] - between[-1]]])
-    return np.exp(border) if scale == "log" else border
-
-
-def runs(mask: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
-    """Return a mask's cells as runs: row, first column, column after the last."""
-    padded = np.pad(mask.astype(np.int8), ((0, 0), (1, 1)))
-    change = np.diff(padded, axis=1)
-    starts, ends = np.argwhere(change == 1), np.argwhere(change == -1)
-    return [
-        (int(row), int(first), int(last))
-        for (row, first), (_, last) in zip(starts, ends, strict=True)
-    ]
-
-
-def label_place(mask: NDArray[np.bool_], box: tuple[float, float]) -> tuple[float, float] | None:
-    """Find a place for a text inside a region."""
-    rows, columns = mask.shape
-    wide, high = max(int(np.ceil(box[0] * columns)), 1), max(int(np.ceil(box[1] * rows)), 1)
-    if wide > columns or high > rows:
-        return None
-    total = np.pad(mask.astype(np.int64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
-    inside = total[high:, wide:] - total[:-high, wide:] - total[high:, :-wide]
-    inside = inside + total[:-high, :-wide]
-    fits = np.argwhere(inside == wide * high)
-    if not len(fits):
-        return None
-    # The fitting place nearest to the middle of all of them.
-    away: NDArray[Any] = ((fits - fits.mean(axis=0)) / np.array([rows, columns])) ** 2
-    row, column = fits[int(np.argmin(away.sum(axis=1)))]
-    return (column + wide / 2) / columns, (row + high / 2) / rows
 
 
 _ROWS, _COLUMNS = 4, 5  # of a panel's table
@@ -185,8 +108,8 @@ def draw_best(figure: Figure, view: View) -> Canvas:
         taken = []
         for position, where in names[index].items():
             name = launched(drawn.regions[position].name)
-            _write(axes, where, name, size)
-            taken.append(_box(where, name, size, made.panel))
+            write_at(axes, where, name, size)
+            taken.append(box_of(where, name, size, made.panel))
         _write_crossovers(axes, drawn, index, borders, given, taken, made.panel)
     return made.finished()
 
@@ -449,37 +372,10 @@ def _names_in(
     cells = drawn.which[index][np.ix_(rows, columns)]
     spots = {}
     for number_, region in enumerate(drawn.regions[: drawn.first_hole]):
-        spot = label_place(cells == number_, _extent(region.name, size, panel))
+        spot = label_place(cells == number_, extent(region.name, size, panel))
         if spot is not None:
             spots[number_] = spot
     return spots
-
-
-def _extent(text: str, size: float, panel: tuple[float, float]) -> tuple[float, float]:
-    """Return a text's width and height with what is kept free about it, by the panel's."""
-    return (text_width(text, size) + 0.12) / panel[0], size * 1.6 / 72 / panel[1]
-
-
-Box = tuple[float, float, float, float]
-
-
-def _box(middle: tuple[float, float], text: str, size: float, panel: tuple[float, float]) -> Box:
-    wide, high = _extent(text, size, panel)
-    x, y = middle
-    return x - wide / 2, y - high / 2, x + wide / 2, y + high / 2
-
-
-def _write(axes: Axes, middle: tuple[float, float], text: str, size: float) -> None:
-    axes.text(
-        *middle,
-        text,
-        size=size,
-        ha="center",
-        va="center",
-        transform=axes.transAxes,
-        zorder=5,
-        bbox=BEHIND,
-    )
 
 
 def _write_crossovers(
@@ -506,29 +402,21 @@ def _write_crossovers(
             where = borders[0][column + 1]
             text = scale.text(float(where), 2)
             x, y = in_panel(axes, where, drawn.y[row])
-            wide, _ = _extent(text, use().note, panel)
+            wide, _ = extent(text, use().note, panel)
             sides = [(x + wide / 2, y), (x - wide / 2, y)]
-            boxes = [(side, _box(side, text, use().note, panel)) for side in sides]
+            boxes = [(side, box_of(side, text, use().note, panel)) for side in sides]
             spot, box = next(
-                (box_and_spot for box_and_spot in boxes if _is_free(box_and_spot[1], taken)),
+                (box_and_spot for box_and_spot in boxes if is_free(box_and_spot[1], taken)),
                 (None, None),
             )
             if spot is not None and box is not None:
-                _write(axes, spot, text, use().note)
+                write_at(axes, spot, text, use().note)
                 taken.append(box)
                 break
 
 
 _MOST_CROSSOVERS = 4  # that a panel tells in numbers
 _LEAST_BORDER = 0.2  # of the panel's height
-
-
-def _is_free(box: Box, taken: Sequence[Box]) -> bool:
-    inside = min(box[:2]) >= 0.0 and max(box[2:]) <= 1.0
-    return inside and not any(
-        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
-        for other in taken
-    )
 
 
 def _legend(figure: Figure, view: View, drawn: _Map, named: Collection[int]) -> Legend:

@@ -13,7 +13,8 @@ from sweeps.plots.data import View
 from sweeps.plots.frame import Frame, Legend, frame, panel_size
 from sweeps.plots.line_tables import BEST_WORDS, title_of
 from sweeps.plots.lines import SAME, Plot, prepare, stroke
-from sweeps.plots.marks import End, crossovers, label_ends, mark_crossovers, refine
+from sweeps.plots.optima import crossovers, refine
+from sweeps.plots.placing import End, label_ends, mark_crossovers
 from sweeps.plots.relative import by_column, percent_ends
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import BOUND, Look, Scale, plain, scale_of, use

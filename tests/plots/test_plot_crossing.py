@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
-from sweeps.plots.marks import Crossover, crossovers, mark_crossovers, refine
+from sweeps.plots.optima import Crossover, crossovers, refine
+from sweeps.plots.placing import mark_crossovers
 from sweeps.plots.style import scale_of
 
 

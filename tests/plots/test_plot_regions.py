@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sweeps.plots.best import HOLE, edges, label_place, regions_of, runs
+from sweeps.plots.placing import label_place
+from sweeps.plots.regions import HOLE, edges, regions_of, runs
 from sweeps.plots.tables import tabulate
 from sweeps.store.netcdf import open_dataset
 

@@ -17,7 +17,7 @@ from sweeps.plots.axis import axis_of
 from sweeps.plots.data import subject_of, view_of
 from sweeps.plots.declare import check_figures
 from sweeps.plots.draw import draw
-from sweeps.plots.marks import pareto, thinned
+from sweeps.plots.optima import pareto, thinned
 from sweeps.plots.relative import by_column
 from tests.plots.drawing import canvas_of, faults_of, title_of
 from tests.plots.training_datasets import CAPACITY, make_training

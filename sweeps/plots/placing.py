@@ -1,16 +1,15 @@
-"""Marks on figures: crossover points, names of lines at their ends, the best of many points."""
+"""Where texts stand so that none meets another: what matplotlib's own layout doesn't do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.plots.axis import Axis
+from sweeps.plots.optima import Crossover
 from sweeps.plots.style import (
     BEHIND,
     INK,
@@ -26,103 +25,6 @@ from sweeps.plots.style import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-# Where the best of several curves changes.
-
-_EQUAL = 1e-9  # relative difference below which two curves count as one
-_FINE = 1.3  # neighbours closer than this ratio need no points between them
-
-
-@dataclass(frozen=True, slots=True)
-class Crossover:
-    """A change of the best curve."""
-
-    x: float  # Where
-    y: float
-    before: int  # The best curve on its left, and on its right
-    after: int
-
-
-def crossovers(
-    x: NDArray[np.float64], curves: NDArray[np.float64], *, more: bool = False, whole: bool = False
-) -> list[Crossover]:
-    """Find where the best curve changes.
-
-    Between two samples each curve is taken as affine in `x`. Costs with a latency and a
-    bandwidth term are so, hence the crossing is exact for them on any grid, which it would
-    not be along straight lines of a logarithmic plot.
-    """
-    cost = -curves if more else curves
-    sign = -1.0 if more else 1.0
-    winners: list[int | None] = []
-    for costs in cost.T:
-        winners.append(_winner(costs, winners[-1] if winners else None))
-    crossings: list[Crossover] = []
-    for k, (before, after) in enumerate(pairwise(winners)):
-        if before is None or after is None or before == after:
-            continue
-        there = cost[:, k : k + 2]
-        if not np.isfinite(there[before]).all() or not np.isfinite(there[after]).all():
-            continue
-        if whole:
-            height = float(sign * there[after, 1])
-            crossings.append(Crossover(float(x[k + 1]), height, before, after))
-        else:
-            crossings += _segment(x[k : k + 2], there, (before, after), sign)
-    return crossings
-
-
-def _winner(costs: NDArray[np.float64], holder: int | None) -> int | None:
-    """Return the best curve at a sample; the one held so far if it is among the best."""
-    if not np.isfinite(costs).any():
-        return None
-    least = float(np.min(costs[np.isfinite(costs)]))
-    if holder is not None and costs[holder] <= least + _EQUAL * abs(least):
-        return holder
-    return int(np.nonzero(costs <= least + _EQUAL * abs(least))[0][0])
-
-
-def _segment(
-    x: NDArray[np.float64], cost: NDArray[np.float64], ends: tuple[int, int], sign: float
-) -> list[Crossover]:
-    """Walk the lower envelope of affine pieces from one sample to the next."""
-    crossings = []
-    current, last = ends
-    along = 0.0
-    rise = cost[:, 1] - cost[:, 0]
-    while current != last:
-        steeper = rise[current] - rise
-        with np.errstate(divide="ignore", invalid="ignore"):
-            meet = (cost[:, 0] - cost[current, 0]) / steeper
-        meet = np.where((steeper > 0) & (meet >= along - _EQUAL), meet, np.inf)
-        after = int(np.argmin(meet)) if np.isfinite(meet).any() else last
-        if not np.isfinite(meet[after]) or meet[after] > 1 + _EQUAL or meet[last] <= meet[after]:
-            after = last
-        along = float(min(max(meet[after], along), 1.0))
-        where = float(x[0] + along * (x[1] - x[0]))
-        height = float(sign * (cost[after, 0] + along * rise[after]))
-        crossings.append(Crossover(where, height, current, after))
-        current = after
-    return crossings
-
-
-def refine(
-    x: NDArray[np.float64], y: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Add points between samples that lie far apart, for lines on logarithmic axes."""
-    if len(x) < 2 or np.all(x[1:] <= _FINE * x[:-1]):
-        return x, y
-    counts = np.ceil(np.log(x[1:] / x[:-1]) / np.log(_FINE)).astype(np.int64).clip(1)
-    pieces = [
-        np.geomspace(left, right, count, endpoint=False)
-        for left, right, count in zip(x[:-1], x[1:], counts, strict=True)
-    ]
-    fine = np.concatenate([*pieces, x[-1:]])
-    between = np.interp(fine, x, y)
-    between[np.concatenate([[0], np.cumsum(counts)])] = y  # a sample beside a hole stays
-    return fine, between
-
 
 _LABEL_WIDTH = 2.3  # inches of a label beside the panel
 _SAMPLE = 0.42  # inches of the sample stroke before it
@@ -311,41 +213,7 @@ def spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
     return middles
 
 
-# Points of plans: which no other beats in both ways, which to draw, the numbers of the best.
-
-_CELLS = (600, 480)  # points in one cell of so many across and up cover each other
 _AWAY = 0.32  # inches from the best points to their numbers
-
-
-def pareto(
-    x: NDArray[np.float64], y: NDArray[np.float64], valid: NDArray[np.bool_], *, more: bool
-) -> NDArray[np.int64]:
-    """Find the points that no other point beats in both ways."""
-    cells = np.nonzero(valid)[0]
-    cost = -y[cells] if more else y[cells]
-    order = np.lexsort((cost, x[cells]))
-    cells, cost = cells[order], cost[order]
-    least = np.minimum.accumulate(np.concatenate([[np.inf], cost[:-1]])) if len(cost) else cost
-    return np.asarray(cells[cost < least], dtype=np.int64)
-
-
-def thinned(
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-    valid: NDArray[np.bool_],
-    axes: tuple[Axis, Axis],
-) -> NDArray[np.int64]:
-    """Return the points to draw: of those that would cover each other on paper the first one."""
-    cells_of = np.nonzero(valid)[0]
-    cells = np.zeros(len(cells_of), dtype=np.int64)
-    for values, axis, count in zip((x, y), axes, _CELLS, strict=True):
-        low, high, positions = axis.low, axis.high, values[cells_of]
-        if axis.scale == "log":
-            low, high, positions = np.log(low), np.log(high), np.log(positions)
-        inside = np.clip((positions - low) / (high - low), 0.0, 1.0)
-        cells = cells * (count + 1) + np.round(count * inside).astype(np.int64)
-    _, first = np.unique(cells, return_index=True)
-    return np.asarray(cells_of[np.sort(first)], dtype=np.int64)
 
 
 def numbers_at(
@@ -368,3 +236,59 @@ def numbers_at(
     for rank, column in zip(order, across, strict=True):
         point = points[rank]
         _write_for(axes, f"{rank + 1}", point, (column, row), weight="bold", color=INK, ha="center")
+
+
+def label_place(mask: NDArray[np.bool_], box: tuple[float, float]) -> tuple[float, float] | None:
+    """Find a place for a text inside a region."""
+    rows, columns = mask.shape
+    wide, high = max(int(np.ceil(box[0] * columns)), 1), max(int(np.ceil(box[1] * rows)), 1)
+    if wide > columns or high > rows:
+        return None
+    total = np.pad(mask.astype(np.int64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    inside = total[high:, wide:] - total[:-high, wide:] - total[high:, :-wide]
+    inside = inside + total[:-high, :-wide]
+    fits = np.argwhere(inside == wide * high)
+    if not len(fits):
+        return None
+    # The fitting place nearest to the middle of all of them.
+    away: NDArray[Any] = ((fits - fits.mean(axis=0)) / np.array([rows, columns])) ** 2
+    row, column = fits[int(np.argmin(away.sum(axis=1)))]
+    return (column + wide / 2) / columns, (row + high / 2) / rows
+
+
+def extent(text: str, size: float, panel: tuple[float, float]) -> tuple[float, float]:
+    """Return a text's width and height with what is kept free about it, by the panel's."""
+    return (text_width(text, size) + 0.12) / panel[0], size * 1.6 / 72 / panel[1]
+
+
+Box = tuple[float, float, float, float]
+
+
+def box_of(middle: tuple[float, float], text: str, size: float, panel: tuple[float, float]) -> Box:
+    """Return the box about a text: left, bottom, right and top, as fractions of the panel."""
+    wide, high = extent(text, size, panel)
+    x, y = middle
+    return x - wide / 2, y - high / 2, x + wide / 2, y + high / 2
+
+
+def write_at(axes: Axes, middle: tuple[float, float], text: str, size: float) -> None:
+    """Write a text into a panel, about a point of it."""
+    axes.text(
+        *middle,
+        text,
+        size=size,
+        ha="center",
+        va="center",
+        transform=axes.transAxes,
+        zorder=5,
+        bbox=BEHIND,
+    )
+
+
+def is_free(box: Box, taken: Sequence[Box]) -> bool:
+    """Return whether a box lies inside the panel, and meets no other."""
+    inside = min(box[:2]) >= 0.0 and max(box[2:]) <= 1.0
+    return inside and not any(
+        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+        for other in taken
+    )
