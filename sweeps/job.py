@@ -260,11 +260,14 @@ class Job:
         """Bytes of what is stored whole, uncompressed."""
         return 8 * self.stored_cells
 
-    def shape_of_result(self) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    def shape_of_result(
+        self,
+    ) -> tuple[dict[str, tuple[Any, ...] | int], dict[str, tuple[str, ...]]]:
         """Return the result's dimensions with their values, and its variables with their dims."""
-        values: dict[str, Any] = {}
+        values: dict[str, tuple[Any, ...] | int] = {}
         for axis in self.program.grid.axes:
-            values[axis.name] = axis.columns.get(axis.name, len(axis))
+            column = axis.columns.get(axis.name)
+            values[axis.name] = len(axis) if column is None else tuple(column)
         values |= {name: (value,) for name, value in self.program.grid.constants.items()}
         values |= {name: (label,) for name, label in self.program.labels.items()}
         variables = {v.name: v.dims for v in self.program.variables if v.name in self.stored}
@@ -275,7 +278,7 @@ class Job:
                 variables[reduction.name] = tuple(d for d in dims if d not in reduction.over)
         if self.measured is not None:
             variables |= self.measured.dims_of(variables["time"])
-            values["size_class"] = np.array(list(SIZE_CLASSES), dtype=np.str_)
+            values["size_class"] = tuple(SIZE_CLASSES)
         return values, variables
 
     def result(

@@ -138,8 +138,7 @@ def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Fig
             declared = renamed(spec, "spec").get("figures")
         except tomllib.TOMLDecodeError:
             declared = None
-    subject = subject_of(dataset)
-    return check_figures(declared or default_figures(dataset), subject.dims, subject.variables)
+    return check_figures(declared or default_figures(dataset), subject_of(dataset))
 
 
 TABLES = ("curves", "scaling", "best")  # The kinds of figures that are tables as well

@@ -36,7 +36,7 @@ from sweeps.engine.grid import FLAGS, STATUS
 from sweeps.errors import InputError, RunError, nearest, needs, refuse
 from sweeps.impossible import impossible_rows
 from sweeps.job import Job, bounds_of, prepare
-from sweeps.plots.data import subject_of
+from sweeps.plots.data import Subject, subject_of
 from sweeps.plots.declare import check_figures
 from sweeps.plots.style import suffix_of
 from sweeps.result import Field, Result, check_asserted, of_dataset, of_rows, provenance_of
@@ -103,7 +103,7 @@ def command(spec: str | None, **given: Unpack[Given]) -> int:
     out = Output({**given, "plot": asked}, path.stem, units)
     check_asserted((*sweep.asserts, *out.contracts), job.computed)
     if asked and sweep.figures:
-        check_figures(sweep.figures, *job.shape_of_result())
+        check_figures(sweep.figures, Subject(*job.shape_of_result()))
     if given["dry_run"]:
         limits = limits_for(job, given["max_memory"], max(1, given["workers"]))
         *shapes, _ = job.estimate()
@@ -385,6 +385,5 @@ def _draw(job: Job, stem: Path) -> Iterator[Path]:
     from sweeps.plots.draw import draw
 
     dataset = job.dataset()
-    subject = subject_of(dataset)
-    for figure in check_figures(default_figures(dataset), subject.dims, subject.variables):
+    for figure in check_figures(default_figures(dataset), subject_of(dataset)):
         yield from draw(dataset, figure, stem.with_name(f"{stem.name}-{figure.name}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from types import MappingProxyType
@@ -118,31 +118,18 @@ _DEFERRED = ("quantity", "quantities", "axis")  # forms of names that only a fil
 _FILE_NAME = re.compile(r"[\w.+-]+")
 
 
-def check_figures(
-    declarations: Sequence[Mapping[str, object]],
-    dims: Mapping[str, Iterable[Any] | int],
-    variables: Mapping[str, Sequence[str] | None],
-    columns: Mapping[str, Sequence[str]] | None = None,
-) -> list[Figure]:
+def check_figures(declarations: Sequence[Mapping[str, object]], subject: Subject) -> list[Figure]:
     """Check declarations of figures, as a spec's ``[[figures]]`` tables have them."""
-    subject = Subject(
-        {dim: values if isinstance(values, int) else tuple(values) for dim, values in dims.items()},
-        {
-            name: None if variable is None else tuple(variable)
-            for name, variable in variables.items()
-        },
-        None if columns is None else {name: tuple(column) for name, column in columns.items()},
-    )
     faults: list[str] = []
     figures: list[Figure] = []
     for index, declaration in enumerate(declarations, 1):
-        field = f"figures[{index}]"
-        figure = _read(declaration, field, faults)
+        figure = _read(declaration, f"figures[{index}]", faults)
         if figure is not None:
             settled, unmet = resolve(figure, subject)
             faults += unmet
             # Without a file's columns it isn't known yet what plans' figures show by themselves.
-            figures.append(figure if columns is None and figure.kind in OF_PLANS else settled)
+            open_ = subject.columns is None and figure.kind in OF_PLANS
+            figures.append(figure if open_ else settled)
     figures = _named(figures, faults)
     tell_all(faults)
     return figures

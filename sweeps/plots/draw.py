@@ -35,7 +35,7 @@ def resolved(dataset: xr.Dataset, figure: Figure | Mapping[str, object]) -> Figu
     """Check a figure's declaration, and fill in what it leaves open."""
     subject = subject_of(dataset)
     if not isinstance(figure, Figure):
-        figure = check_figures([figure], subject.dims, subject.variables, subject.columns)[0]
+        return check_figures([figure], subject)[0]
     figure, faults = resolve(figure, subject)
     tell_all(faults)
     return figure

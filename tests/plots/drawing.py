@@ -23,7 +23,7 @@ DRAW = {"best_plans": draw_best_plans, "curves": draw_curves, "scaling": draw_cu
 
 def canvas_of(dataset: xr.Dataset, **declaration: Any) -> Canvas:
     subject = subject_of(dataset)
-    figure = check_figures([declaration], subject.dims, subject.variables, subject.columns)[0]
+    figure = check_figures([declaration], subject)[0]
     figure, faults = resolve(figure, subject)
     assert not faults
     with style():

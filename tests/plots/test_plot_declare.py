@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import xarray as xr
 
 from sweeps.errors import InputError
-from sweeps.plots.data import subject_of
+from sweeps.plots.data import Subject, subject_of
 from sweeps.plots.declare import check_figures
 from sweeps.plots.defaults import default_figures
 from sweeps.plots.schema import FORMS, KINDS, Figure
@@ -19,8 +20,7 @@ Make = Callable[..., xr.Dataset]
 
 
 def checked(dataset: xr.Dataset, *declarations: Any) -> list[Figure]:
-    subject = subject_of(dataset)
-    return check_figures(declarations, subject.dims, subject.variables)
+    return check_figures(declarations, replace(subject_of(dataset), columns=None))
 
 
 def faults(dataset: xr.Dataset, *declarations: Any) -> tuple[str, ...]:
@@ -65,8 +65,8 @@ def test_what_is_held_may_have_a_unit(networks: Make) -> None:
 
 
 def test_variables_of_unknown_dimensions_are_checked_later(networks: Make) -> None:
-    subject = subject_of(networks())
-    figure = check_figures([{"kind": "curves"}], subject.dims, {"time": None})[0]
+    subject = Subject(subject_of(networks()).dims, {"time": None})
+    figure = check_figures([{"kind": "curves"}], subject)[0]
     assert figure["lines"] is None
 
 

@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 import sweeps
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
-from sweeps.plots.data import cell_names, evenly, subject_of, view_of
+from sweeps.plots.data import Subject, cell_names, evenly, subject_of, view_of
 from sweeps.plots.declare import check_figures
 from sweeps.plots.defaults import default_figures
 from sweeps.plots.draw import draw
@@ -357,9 +357,9 @@ def test_columns_that_are_not_known_yet_are_checked_later() -> None:
     subject = subject_of(make_training())
     declared = {"kind": "memory", "capacity": "memory_capacity", "at": {"micro_batch_size": 1}}
     dims = {name: values for name, values in subject.dims.items() if name != "memory_capacity"}
-    assert check_figures([declared], dims, subject.variables)[0]["x"] is None
+    assert check_figures([declared], Subject(dims, subject.variables))[0]["x"] is None
     with pytest.raises(InputError, match="memory_capacity"):
-        check_figures([declared], dims, subject.variables, {})
+        check_figures([declared], Subject(dims, subject.variables, {}))
 
 
 @pytest.mark.parametrize(("make", "kinds"), examples(__file__, "default_figures"))
@@ -367,10 +367,7 @@ def test_default_figures_are_what_the_file_has(make: dict[str, Any], kinds: list
     made = make_training(**make)
     declared = default_figures(made)
     assert [figure["kind"] for figure in declared] == kinds
-    subject = subject_of(made)
-    assert len(check_figures(declared, subject.dims, subject.variables, subject.columns)) == len(
-        kinds
-    )
+    assert len(check_figures(declared, subject_of(made))) == len(kinds)
     bare = made[["peak_memory", "status"]]
     assert [default_figure["kind"] for default_figure in default_figures(bare)] == ["memory"]
     nothing = made[["mfu"]]
@@ -549,8 +546,7 @@ def test_whatever_is_asked_for_default_figures_suit_it(
 ) -> None:
     """A figure of memory is of what was asked for, not of parts that stand beside it."""
     made = every_quantity.drop_vars([name for name in QUANTITIES if name not in names])
-    subject = subject_of(made)
-    for figure in check_figures(default_figures(made), subject.dims, subject.variables):
+    for figure in check_figures(default_figures(made), subject_of(made)):
         parts = figure.options.get("parts") or ()
         assert {*parts} <= {*made.data_vars, *made.coords}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -239,9 +240,9 @@ def test_faults_of_scaling_read_well(
 
 
 def test_a_column_is_checked_once_there_is_a_file(worlds: xr.Dataset) -> None:
-    subject = subject_of(worlds)
+    subject = replace(subject_of(worlds), columns=None)
     declared = {"kind": "scaling", **OVER}
-    assert check_figures([declared], subject.dims, subject.variables)[0]["x"] == "world_size"
+    assert check_figures([declared], subject)[0]["x"] == "world_size"
 
 
 # Percentages.

@@ -12,6 +12,7 @@ from sweeps.engine.grid import Column
 from sweeps.errors import InputError
 from sweeps.job import prepare
 from sweeps.origin import read
+from sweeps.plots.data import Subject
 from sweeps.plots.declare import check_figures
 from sweeps.spec.catalog import find_sweep, hardware_names
 from sweeps.spec.sweep import load_sweep, read_sweep
@@ -363,7 +364,7 @@ def test_shipped_sweep_predicts_every_measurement() -> None:
     dims, variables = job.shape_of_result()
     assert set(dataset.data_vars) == set(variables)
     assert all(dataset[name].dims == tuple(variable) for name, variable in variables.items())
-    figures = check_figures(sweep.figures, dims, variables)
+    figures = check_figures(sweep.figures, Subject(dims, variables))
     shown = {case for figure in figures for case in figure["at"]["case"]}
     assert shown <= set(dataset["case"].values)
     assert tomllib.loads(dataset.attrs["spec"])["measured"]["table"] == "nccl-collectives"
