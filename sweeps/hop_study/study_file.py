@@ -25,40 +25,12 @@ from sweeps.hop_study.study import (
 )
 from sweeps.spec.axis import label_values, parse_values
 from sweeps.spec.catalog import find_sweep, load_hardware, load_model, spec_names
-from sweeps.spec.fields import FigureReader
+from sweeps.spec.fields import FigureReader, declared_keys
 from sweeps.spec.files import read_toml
 from sweeps.spec.units import parse_quantity
 
-KEYS = (
-    "title",
-    "summary",
-    "model",
-    "sequence_length",
-    "element_bytes",
-    "gradient_bytes",
-    "activation_bytes",
-    "layers",
-    "strategies",
-    "messages",
-    "networks",
-    "cases",
-)
-STRATEGIES = ("data_parallel", "tensor_parallel", "pipeline", "combined")
+KEYS = declared_keys("study")  # By table
 LAYERS = ("one", "all")
-CASE = (
-    "name",
-    "hardware",
-    "network",
-    "link_names",
-    "switching",
-    "gated_mlp",
-    "tensor",
-    "volume",
-    "algorithm",
-    "wiring",
-    "note",
-)
-NETWORK = ("links", "sizes", "paths", "matrix")
 LINK = {"latency": "s", "bandwidth": "byte s-1", "energy_per_bit": "J bit-1"}
 
 
@@ -102,11 +74,11 @@ class _StudyFile(FigureReader):
     def study(self) -> HopStudy | None:
         """Read all of it."""
         content = self.content
-        self.unknown("", content, KEYS)
+        self.unknown("", content, KEYS[""])
         strategies = self.table("strategies")
-        self.unknown("strategies", strategies, STRATEGIES)
+        self.unknown("strategies", strategies, KEYS["strategies"])
         sizes = self.table("messages")
-        self.unknown("messages", sizes, ("message_bytes",))
+        self.unknown("messages", sizes, KEYS["messages"])
         networks = self._networks()
         cases = self._cases(networks)
         title = self.text("", content, "title")
@@ -124,7 +96,7 @@ class _StudyFile(FigureReader):
         combined = self._combined(strategies.get("combined", []), cases)
         ranks = {
             name: self._values(f"strategies.{name}", strategies.get(name, []), "ranks")
-            for name in STRATEGIES[:2]
+            for name in ("data_parallel", "tensor_parallel")
         }
         lowest = sizes.get("message_bytes", "1 KiB:1 GiB:log21")
         message_bytes = self._values("messages.message_bytes", lowest, "message_bytes")
@@ -218,7 +190,7 @@ class _StudyFile(FigureReader):
             if not isinstance(table, dict):
                 self.fault(location, table, "is not a table", f"[{location}] with links and paths")
                 continue
-            self.unknown(location, table, NETWORK)
+            self.unknown(location, table, KEYS["networks"])
             links = self._links(location, table.get("links"))
             hops = self._hops(location, table)
             if links is not None and hops is not None:
@@ -239,7 +211,7 @@ class _StudyFile(FigureReader):
         names = []
         for index, link in enumerate(given):
             where = f"{location}.links[{index}]"
-            self.unknown(where, link, ("name", *LINK))
+            self.unknown(where, link, KEYS["links"])
             names.append(self.text(where, link, "name"))
             for name, units in LINK.items():
                 columns[name].append(self._quantity(f"{where}.{name}", link.get(name), units))
@@ -285,7 +257,7 @@ class _StudyFile(FigureReader):
     def _case(
         self, location: str, table: Mapping[str, Any], networks: Mapping[str, tuple[Links, Hops]]
     ) -> Scenario | None:
-        self.unknown(location, table, CASE)
+        self.unknown(location, table, KEYS["cases"])
         name = self.text(location, table, "name")
         chosen: dict[str, Any] = {
             key: self.choice(location, {key: table.get(key, known[0])}, key, known)
