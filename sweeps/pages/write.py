@@ -14,7 +14,8 @@ those of `files/page.html`, and an empty region isn't seen.  What all kinds shar
     `makeFrame` (axes and a canvas in a region), `drawLines`, `drawPoints`, `drawMap`,
     `drawBars`, `legend`, `interact` (pointer and keys).
 ``controls.js``
-    `make` (an element with its text; never HTML), `buttons`, `slider`, `choice`, `field`.
+    `make` (an element with its text; never HTML), `region` and `fill` (the regions), `said`,
+    `note`, `details`, `buttons`, `slider`, `choice`, `field`.
 
 Nothing in a page is executed but its own script: the page's policy names it by its hash, data
 are JSON in which no tag can end, and scripts set text, never markup.

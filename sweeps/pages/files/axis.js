@@ -69,6 +69,11 @@ function givenText(value, units, digits = 4) {
   return valueText(value, units, digits);
 }
 
+// A large number, in groups of three digits.
+function grouped(number) {
+  return number.toLocaleString("en");
+}
+
 function percentText(value, digits = 1) {
   return Number.isNaN(value) ? "none" : `${(100 * value).toFixed(digits)} %`;
 }

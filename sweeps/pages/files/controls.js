@@ -11,9 +11,23 @@ function make(name, properties = {}, ...children) {
   return made;
 }
 
-// What is said in passing.
+const region = (id) => document.getElementById(id);
+const fill = (id, ...parts) => region(id).replaceChildren(...parts);
+
+// The answer, and what is said in passing.
+const said = (...words) => make("p", { className: "answer" }, ...words);
+
 function note(...words) {
   return make("p", { className: "note" }, ...words);
+}
+
+// What opens by a click; `open` keeps whether it is, where the page is drawn anew.
+function details(open, key, text, ...parts) {
+  const made = make("details", { open: Boolean(open[key]) }, make("summary", {}, text), ...parts);
+  made.ontoggle = () => {
+    open[key] = made.open;
+  };
+  return made;
 }
 
 let COUNT = 0;

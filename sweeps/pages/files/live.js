@@ -5,7 +5,6 @@ const GROUPS = { plan: "Plan", work: "Work", overlap: "Overlap", machine: "Machi
 const PICKED = { model: "Model", hardware: "Machine" };
 const FITS = ["alarm", "risk", "fits"];
 const BEST = 8;
-const at = (id) => document.getElementById(id);
 
 function start(data) {
   const fields = {};
@@ -28,10 +27,10 @@ function start(data) {
       read: (text, entry, state) => (values.includes(text) && !lackingOf(data, state, name).includes(text) ? text : undefined),
     };
   }
-  const page = { data, units: new Map(data.outputs.map((output) => [output.name, output])), title: at("title").textContent };
+  const page = { data, units: new Map(data.outputs.map((output) => [output.name, output])), title: region("title").textContent };
   page.state = makeState(fields, () => draw(page));
   document.body.classList.add("live");
-  at("figure").before(at("controls"));  // The keys go through them in the order in which a phone has them
+  region("figure").before(region("controls"));  // The keys go through them in the order in which a phone has them
   page.dials = [...pickers(page), ...controlsOf(page)];
   about(page);
   redrawn(() => draw(page));
@@ -58,10 +57,10 @@ function draw(page) {
   const result = computed(data, chosen);
   const first = startOf(data, chosen);
   const unpicked = Object.keys(data.picks).every((kind) => !placeOf(data, chosen, kind));
-  at("title").textContent = unpicked ? page.title : `Step time and memory of ${chosen.model} on ${chosen.hardware}`;
-  document.title = at("title").textContent;
+  region("title").textContent = unpicked ? page.title : `Step time and memory of ${chosen.model} on ${chosen.hardware}`;
+  document.title = region("title").textContent;
   for (const dial of page.dials) dial(chosen, unpicked);
-  at("answer").replaceChildren(...answer(page, chosen, result));
+  fill("answer", ...answer(page, chosen, result));
   const began = computed(data, first);
   const differs = changedOf(data, chosen).length > 0;
   drawn(page, chosen, [["now", result], ...(differs && began.can ? [["at the start", began]] : [])]);
@@ -76,7 +75,7 @@ function draw(page) {
 // Bars of the plan, and of that at the start; none where there is no such plan.
 function drawn(page, chosen, plans) {
   const { parts } = page.data;
-  const figures = at("figure");
+  const figures = region("figure");
   if (!plans[0][1].can) {
     figures.replaceChildren();
     return;
@@ -111,13 +110,12 @@ function best(page, chosen) {
   const { search: among } = page.data;
   const offered = new Set(offeredOf(page.data, chosen).map((control) => control.name));
   const host = make("div", { id: "search" });
-  at("best").replaceChildren(host);
+  fill("best", host);
   const title = (text) => make("h2", {}, text);
   search(page.data, chosen, ({ plans, tried, fine, done }) => {
     if (page.ticket !== ticket) return false;
-    const count = (number) => number.toLocaleString("en");
     if (!done) {
-      host.replaceChildren(title("The best plans of as many GPUs"), make("p", { className: "note" }, `${count(tried)} plans tried ..`));
+      host.replaceChildren(title("The best plans of as many GPUs"), note(`${grouped(tried)} plans tried ..`));
       return true;
     }
     const rows = plans.slice(0, BEST).map(({ plan, time, memory }) => [
@@ -126,12 +124,12 @@ function best(page, chosen) {
       }),
       shown(page, "step_time", time), shown(page, "peak_memory", memory),
     ]);
-    const all = `${count(fine)} of ${count(tried)} plans can run in ${percentText(among.threshold, 0)} of the memory`;
+    const all = `${grouped(fine)} of ${grouped(tried)} plans can run in ${percentText(among.threshold, 0)} of the memory`;
     host.replaceChildren(
       title("The best plans of as many GPUs"),
-      make("p", { className: "note" }, rows.length
+      note(rows.length
         ? `${all}: of each split the fastest, all else as it is set. \`sweeps plan\` tries more, and says why.`
-        : `None of ${count(tried)} plans runs in ${percentText(among.threshold, 0)} of the memory.`),
+        : `None of ${grouped(tried)} plans runs in ${percentText(among.threshold, 0)} of the memory.`),
       ...(rows.length ? [table(["plan", "step", "memory"], rows)] : []),
     );
     return true;
@@ -161,11 +159,10 @@ const shown = (page, name, value) => {
 
 function answer(page, chosen, result) {
   const strong = (name, value = result.would(name)) => make("strong", {}, shown(page, name, value));
-  const say = (...words) => make("p", { className: "answer" }, ...words);
   if (!result.can) {
     const why = result.reasons.filter((fault) => fault.name !== "does_not_fit");
     return [
-      say(make("strong", { className: "alarm" }, "There is no such plan.")),
+      said(make("strong", { className: "alarm" }, "There is no such plan.")),
       ...why.map((fault) => make("p", { className: "why" }, `${fault.text}.`)),
     ];
   }
@@ -173,16 +170,16 @@ function answer(page, chosen, result) {
   const [peak, capacity] = [result.would("peak_memory"), valueText(chosen.memory_capacity, "byte (GB)")];
   const verb = result.fits ? "takes" : "would take";
   const unknown = result.status & page.data.faults.find((fault) => fault.name === page.data.lacks).bit;
-  const time = Number.isNaN(result.would("step_time")) && unknown ? say(
+  const time = Number.isNaN(result.would("step_time")) && unknown ? said(
     make("strong", { className: "alarm" }, "How long a step takes isn't known"), ": the machine's file lacks a figure.",
-  ) : say(
+  ) : said(
     `A step ${verb} `, strong("step_time"), band("error_band_low", "error_band_high"), ": MFU ", strong("mfu"), ", ",
-    `${Math.round(result.would("tokens_per_second")).toLocaleString("en")} tokens/s on `,
-    `${result.would("world_size").toLocaleString("en")} GPUs.`,
+    `${grouped(Math.round(result.would("tokens_per_second")))} tokens/s on `,
+    `${grouped(result.would("world_size"))} GPUs.`,
   );
   const state = result.would("memory_state");
   const verdict = Number.isNaN(state) ? [] : [": ", make("strong", { className: FITS[state] }, page.data.fit[state])];
-  const fit = say("Memory ", strong("peak_memory", peak), band("memory_error_band_low", "memory_error_band_high"),
+  const fit = said("Memory ", strong("peak_memory", peak), band("memory_error_band_low", "memory_error_band_high"),
     ` of ${capacity} per GPU`, ...verdict, ".");
   const more = [];
   const run = Number.isNaN(result.would("goodput")) ? [] : [make("p", {},
@@ -194,14 +191,14 @@ function answer(page, chosen, result) {
     const value = result.would(name);
     if (!Number.isNaN(value)) more.push(`${words} ${shown(page, name, value)}`);
   }
-  const said = more.length ? [make("p", {}, `${capital(more.join(", "))}.`)] : [];
-  return result.fits ? [time, fit, ...said, ...run] : [fit, time];
+  const besides = more.length ? [make("p", {}, `${capital(more.join(", "))}.`)] : [];
+  return result.fits ? [time, fit, ...besides, ...run] : [fit, time];
 }
 
 // A bar for each row; only parts, [name, words, colour], that a row has are named.
 function figure(id, title, rows, parts, units, limits) {
-  at(`${id}-title`).textContent = rows.length ? title : "";
-  const host = at(`${id}-figure`);
+  region(`${id}-title`).textContent = rows.length ? title : "";
+  const host = region(`${id}-figure`);
   if (!rows.length) {
     host.replaceChildren();
     return;
@@ -231,7 +228,7 @@ function numbers(page, result, first, differs) {
       return shown(page, each(part), result.would(each(part)));
     })];
   }).filter((row) => row[3] !== "–" && !row[3].startsWith("0 "));
-  at("compare").replaceChildren(
+  fill("compare",
     make("h2", {}, "Numbers"),
     lines.length && result.can ? table(["", "now", ...(differs ? ["at the start"] : [])], lines) : note("None: there is no such plan."),
     ...(sent.length && result.can ? [make("h2", {}, "Communication time, before overlap"),
@@ -246,7 +243,7 @@ function pickers(page) {
     const options = names.map((name) => [name, name]).sort(([first], [second]) => first.localeCompare(second, "en"));
     const element = choice(PICKED[kind], options, state[kind],
       (name) => state.set(repicked(data, chosenOf(page), kind, name)));
-    at("pickers").append(element);
+    region("pickers").append(element);
     return (chosen) => element.put(chosen[kind]);
   });
 }
@@ -254,7 +251,7 @@ function pickers(page) {
 // Controls: each is a function that puts what is chosen where it is seen.
 function controlsOf(page) {
   const { data, state } = page;
-  const host = at("controls");
+  const host = region("controls");
   const dials = [];
   const narrow = window.innerWidth <= 860;
   for (const [group, title] of Object.entries(GROUPS)) {
@@ -369,7 +366,7 @@ function about(page) {
     command.textContent = commandOf(page.data, chosen);
     assumed.hidden = !first;
   });
-  at("about").replaceChildren(
+  fill("about",
     make("h2", {}, "The same numbers on the command line"), make("p", {}, command), assumed,
     ...others.map((text) => note(text)),
   );

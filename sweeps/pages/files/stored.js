@@ -4,9 +4,6 @@ const VIEWS = { points: "Points", lines: "Lines", map: "Map", bars: "Parts" };
 const LISTED = 8;
 const BARS = 12;
 const PARTS = 7;
-const region = (id) => document.getElementById(id);
-const fill = (id, ...parts) => region(id).replaceChildren(...parts);
-const said = (...words) => make("p", { className: "answer" }, ...words);
 
 function start(data, bytes) {
   const sweep = openSweep(data, bytes);
@@ -404,11 +401,7 @@ function controls(page) {
   }
   add("best", buttons("Best is", [["less", "Least"], ["more", "Greatest"]], page.asked.more ? "more" : "less",
     (best) => state.set({ best, cell: "" })), () => (page.asked.more ? "more" : "less"));
-  const folded = make("details", { open: Boolean(page.open.scales) }, make("summary", {}, "Scales and units"), ...made.splice(count));
-  folded.ontoggle = () => {
-    page.open.scales = folded.open;
-  };
-  made.push(folded, make("div", { className: "row" },
+  made.push(details(page.open, "scales", "Scales and units", ...made.splice(count)), make("div", { className: "row" },
     button("Table (CSV)", () => download(`${stem(sweep.data.file)}.csv`, csvOf(rowsShown(page)), "text/csv")),
     sweep.data.spec ? button("Spec", () => download(`${stem(sweep.data.file)}.toml`, sweep.data.spec, "text/plain")) : null));
   fill("controls", ...made);
@@ -489,24 +482,16 @@ function showCell(page, cell, head) {
     return [make("dt", {}, capital(sweep.arrays[name].meaning || sweep.arrays[name].label)),
       make("dd", {}, shownText(sweep.arrays[name], numberAt(sweep.arrays[name], cell)))];
   });
-  const { open } = page;
-  const folded = (key, text, ...parts) => {
-    const made = make("details", { open: Boolean(open[key]) }, make("summary", {}, text), ...parts);
-    made.ontoggle = () => {
-      open[key] = made.open;
-    };
-    return made;
-  };
   const { formula = "", comment } = array;
   if (formula || comment) {
     const list = make("dl", {});
     for (const [name, text] of putIn(sweep, formula, cell)) {
       list.append(make("dt", {}, name), make("dd", {}, text));
     }
-    lines.push(folded("formula", formula ? "Formula and source" : "How it is found", make("p", {}, make("code", {}, formula)), list,
+    lines.push(details(page.open, "formula", formula ? "Formula and source" : "How it is found", make("p", {}, make("code", {}, formula)), list,
       note([array.references, comment].filter(Boolean).join(". "))));
   }
-  if (rows.length) lines.push(folded("all", "Every coordinate and quantity of this cell", make("dl", {}, ...rows.flat())));
+  if (rows.length) lines.push(details(page.open, "all", "Every coordinate and quantity of this cell", make("dl", {}, ...rows.flat())));
   const text = textOfCell(sweep, cell);
   lines.push(make("div", { className: "row" },
     button("Pin as A", () => state.set({ a: text })), button("Pin as B", () => state.set({ b: text }))));
@@ -529,7 +514,7 @@ function listBest(page) {
   const { sweep, best } = page;
   const { array } = page.asked;
   if (array.texts || best.cells.length < 2) {
-    fill("best", );
+    fill("best");
     return;
   }
   const told = [array.name, ...tellers(page)];
@@ -555,7 +540,7 @@ function compare(page) {
   const keys = ["a", "b"].filter((key) => state[key]);
   const pinned = keys.map((key) => cellFrom(sweep, state[key]));
   if (!pinned.length) {
-    fill("compare", );
+    fill("compare");
     return;
   }
   const both = pinned.length === 2;

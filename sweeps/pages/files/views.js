@@ -262,11 +262,6 @@ function rowsShown(page) {
   return [heads, ...rows];
 }
 
-// A large number, in groups of three digits.
-function grouped(number) {
-  return number.toLocaleString("en");
-}
-
 // Limits that the reader sets on any number.
 function limitsOf(page) {
   const { sweep, state } = page;
