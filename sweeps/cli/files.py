@@ -18,10 +18,11 @@ from sweeps.engine.grid import SUBJECT
 from sweeps.errors import InputError, fault, nearest
 from sweeps.former import renamed
 from sweeps.job import Job
-from sweeps.plots.data import PLACE, subject_of
+from sweeps.plots.data import subject_of
 from sweeps.plots.declare import check_figures, variables_of
 from sweeps.plots.defaults import default_figures, main_variable
 from sweeps.plots.draw import draw
+from sweeps.plots.names import PLACE
 from sweeps.plots.schema import Figure
 from sweeps.plots.tables import best_cells, effects, tabulate
 from sweeps.result import Result, csv_lines

@@ -47,7 +47,7 @@ from sweeps.cli.write import Output, default_folder
 from sweeps.engine.grid import LabelCase
 from sweeps.errors import InputError, fault, refuse
 from sweeps.job import Job
-from sweeps.plots.data import worded
+from sweeps.plots.names import worded
 from sweeps.plots.recorded import draw_traces
 from sweeps.plots.style import plain, unbroken
 from sweeps.plots.timeline import draw_stages, draw_timelines

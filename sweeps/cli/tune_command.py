@@ -24,8 +24,8 @@ from sweeps.result import csv_lines
 from sweeps.spec.catalog import load_model
 from sweeps.spec.units import parse_quantity
 from sweeps.tuner.rates import CHANGEABLE
-from sweeps.tuner.recorded import write_workload
 from sweeps.tuner.report import result_of_tuning
+from sweeps.tuner.running import write_workload
 from sweeps.tuner.settings import TPOverlapTunerConfig
 from sweeps.tuner.tuner import THRESHOLD, TPOverlapTuner
 from sweeps.tuner.userbuffers import NEWEST, outputs_of, read_version

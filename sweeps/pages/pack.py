@@ -22,24 +22,17 @@ from sweeps.origin import read
 from sweeps.pages.write import Page
 from sweeps.plots import style
 from sweeps.plots.axis import better_of
-from sweeps.plots.data import (
+from sweeps.plots.data import Subject, View, entries, find, is_label, shown, subject_of, view_of
+from sweeps.plots.declare import CAPACITY, resolve
+from sweeps.plots.names import (
     PLAN_NAMES,
-    Subject,
-    View,
     coordinates_of,
-    entries,
-    find,
-    is_label,
     is_of_plans,
     naming,
-    shown,
-    subject_of,
-    view_of,
     without_at,
     word_of,
     worded,
 )
-from sweeps.plots.declare import CAPACITY, resolve
 from sweeps.plots.schema import BREAKDOWNS, Figure, known_parts, labelled, listed, stacked, total_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from sweeps.bands import MEMORY_LIMIT
 from sweeps.plots.axis import Axis, axis_of, better_of, scale_for
-from sweeps.plots.data import View, cell_names, is_label, said, shown
+from sweeps.plots.data import View, is_label, said, shown
 from sweeps.plots.frame import Legend, Sample, frame, panel_size
+from sweeps.plots.names import cell_names
 from sweeps.plots.optima import pareto, thinned
 from sweeps.plots.placing import numbers_at
 from sweeps.plots.schema import MEMORY_TOTAL, STEP_TOTAL, Figure

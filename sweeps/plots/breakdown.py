@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from sweeps import display
 from sweeps.plots.chosen import Bars, are_plans, select
-from sweeps.plots.data import View, cell_names
+from sweeps.plots.data import View
 from sweeps.plots.declare import with_options
+from sweeps.plots.names import cell_names
 from sweeps.plots.schema import (
     BREAKDOWNS,
     STEP_TOTAL,

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from sweeps.errors import InputError
 from sweeps.plots.axis import better_of
-from sweeps.plots.data import View, evenly, is_of_plans
+from sweeps.plots.data import View, evenly
 from sweeps.plots.declare import CAPACITY
+from sweeps.plots.names import is_of_plans
 from sweeps.plots.schema import MEMORY_TOTAL, STEP_TOTAL, Figure
 from sweeps.plots.style import plain
 from sweeps.plots.words import joined, reasons

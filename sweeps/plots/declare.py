@@ -12,7 +12,8 @@ from typing import Any
 from overhead.everything import load
 from overhead.quantity import VOCABULARY
 from sweeps.errors import fault, nearest, tell_all
-from sweeps.plots.data import Subject, Values, find, is_label, plan_dims
+from sweeps.plots.data import Subject, Values, find, is_label
+from sweeps.plots.names import plan_dims
 from sweeps.plots.schema import (
     BREAKDOWNS,
     FORMS,

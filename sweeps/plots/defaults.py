@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sweeps.plots.data import Subject, plan_dims, subject_of
+from sweeps.plots.data import Subject, subject_of
 from sweeps.plots.declare import CAPACITY, COMPARED
+from sweeps.plots.names import plan_dims
 from sweeps.plots.schema import BREAKDOWNS, MEMORY_TOTAL, STEP_TOTAL, column_of_bars, known_parts
 from sweeps.store.constants import with_constants
 

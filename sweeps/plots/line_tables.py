@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.plots.axis import better_of
-from sweeps.plots.data import PLACE, PLAN_NAMES, View, evenly, said, word_of
+from sweeps.plots.data import View, evenly, said
 from sweeps.plots.lines import GAPS, SAME, prepare
+from sweeps.plots.names import PLACE, PLAN_NAMES, word_of
 from sweeps.plots.relative import by_column
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import number, plain, scale_of

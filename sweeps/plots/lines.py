@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.plots.axis import better_of, scale_for
-from sweeps.plots.data import PLAN_NAMES, View
+from sweeps.plots.data import View
+from sweeps.plots.names import PLAN_NAMES
 from sweeps.plots.relative import baseline_words, ideal_of, in_percent, percent_attrs
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import BOUND, STROKES, Look, line_look, number

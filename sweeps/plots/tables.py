@@ -12,7 +12,8 @@ from sweeps.bands import MEMORY_LIMIT, TIE, change_by, percent, tie
 from sweeps.display import rows
 from sweeps.errors import nearest, refuse
 from sweeps.plots.axis import better_of
-from sweeps.plots.data import View, cell_names, entries, find, view_of
+from sweeps.plots.data import View, entries, find, view_of
+from sweeps.plots.names import cell_names
 from sweeps.plots.relative import baseline_words, in_percent
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import long_name, plain, scale_of

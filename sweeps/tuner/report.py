@@ -20,7 +20,7 @@ from sweeps.store.publish import write_whole
 from sweeps.tuner.choose import Choice, Recommendation, Scaling
 from sweeps.tuner.predict import ASSUMPTIONS
 from sweeps.tuner.presets import fields_of
-from sweeps.tuner.recorded import write_case
+from sweeps.tuner.running import write_case
 from sweeps.tuner.settings import Companion, TPOverlapTunerConfig, companion_of, yaml_of
 from sweeps.tuner.times import CaseTimes
 from sweeps.tuner.userbuffers import LayerOverlap

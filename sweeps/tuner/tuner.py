@@ -11,8 +11,9 @@ from pathlib import Path
 from sweeps.errors import RunError, refuse
 from sweeps.tuner.choose import ALIKE, TOLERANCE, Choice, choose, recommend, scale
 from sweeps.tuner.predict import predict
-from sweeps.tuner.recorded import Runner, read_folder
+from sweeps.tuner.recorded import read_folder
 from sweeps.tuner.report import TuningReport, write_cases, write_report
+from sweeps.tuner.running import Runner
 from sweeps.tuner.settings import TPOverlapTunerConfig
 from sweeps.tuner.times import CaseTimes
 from sweeps.tuner.userbuffers import COLUMN, MOST_SMS, PHASES, LayerOverlap, base_cases

@@ -23,7 +23,8 @@ from sweeps.pages import pack, write
 from sweeps.pages.pack import page_of
 from sweeps.pages.write import Page, compose
 from sweeps.plots import breakdown
-from sweeps.plots.data import cell_names, view_of
+from sweeps.plots.data import view_of
+from sweeps.plots.names import cell_names
 from sweeps.plots.style import as_read, scale_of
 from sweeps.plots.tables import best_cells
 from tests.cli_runner import Runner

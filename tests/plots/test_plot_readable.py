@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.plots.axis import axis_of, linear_ticks, log_ticks, value_ticks
-from sweeps.plots.data import View, cell_names, worded
+from sweeps.plots.data import View
 from sweeps.plots.frame import Legend
+from sweeps.plots.names import cell_names, worded
 from sweeps.plots.style import (
     launched,
     long_name,

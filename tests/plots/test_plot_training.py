@@ -20,10 +20,11 @@ from matplotlib.patches import Rectangle
 import sweeps
 from overhead.quantity import VOCABULARY
 from sweeps.errors import InputError
-from sweeps.plots.data import Subject, cell_names, evenly, subject_of, view_of
+from sweeps.plots.data import Subject, evenly, subject_of, view_of
 from sweeps.plots.declare import check_figures
 from sweeps.plots.defaults import default_figures
 from sweeps.plots.draw import draw
+from sweeps.plots.names import cell_names
 from sweeps.plots.schema import known_parts, labelled, stacked
 from sweeps.plots.stacks import Stacks, _end_text
 from sweeps.plots.style import launched, region_colour

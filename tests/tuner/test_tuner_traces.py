@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from sweeps.errors import InputError, RunError
-from sweeps.tuner.recorded import Runner, read_case, read_folder, write_case, write_workload
+from sweeps.tuner.recorded import read_case, read_folder
 from sweeps.tuner.report import TuningReport
+from sweeps.tuner.running import Runner, write_case, write_workload
 from sweeps.tuner.settings import TPOverlapTunerConfig
 from sweeps.tuner.tuner import TPOverlapTuner
 from sweeps.tuner.userbuffers import OPERATORS, LayerOverlap, grid_cases

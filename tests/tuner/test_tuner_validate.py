@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from sweeps.errors import InputError
+from sweeps.tuner.config_file import Finding
 from sweeps.tuner.userbuffers import LAYERS, METHODS, default_method, legality
-from sweeps.tuner.validate import Finding, Setting, validate_file
+from sweeps.tuner.validate import Setting, validate_file
 from tests.tables import examples
 
 ALL = ("--tp-comm-overlap", "--sequence-parallel", "--tp-comm-overlap-cfg")
