@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,11 @@ class HopStudy:
         return {
             part: self.gradient_bytes * model.quantity(names[part], **given) for part in self.layers
         }
+
+    @cached_property
+    def rows(self) -> tuple[tuple[Row, ...], ...]:
+        """The rows of the per-strategy table, by case: computed once for all that shows them."""
+        return tuple(tuple(rows_of(self, case)) for case in self.cases)
 
     @property
     def activations(self) -> Floats:

@@ -17,10 +17,10 @@ from sweeps.hop_study.study import (
     LEVEL_NAMES,
     PASSES,
     HopStudy,
+    Row,
     Scenario,
     messages_of,
     parted,
-    rows_of,
 )
 from sweeps.result import Result, of_columns, table_lines
 from sweeps.spec.units import format_quantity
@@ -33,30 +33,36 @@ PCIE = (
 )
 
 
-def strategy_records(study: HopStudy, case: Scenario) -> Iterator[dict[str, Any]]:
-    """Yield a record for each layer, strategy and sequence length of a case."""
-    for row in rows_of(study, case):
-        for index, length in enumerate(study.sequence_length):
-            sent = float(row.traffic.rank_bytes[index])
-            total = float(row.traffic.total_bytes[index])
-            yield {
-                "case": case.name,
-                "hardware": case.where,
-                "switching": case.switching,
-                "layer": row.layer,
-                "layers": study.layers.get(row.layer, 1.0),
-                "mode": row.mode,
-                "ranks": row.ranks,
-                "sequence_length": float(length),
-                "volume_bytes": sent,
-                "volume_MB": sent / MB,
-                "volume_MiB": sent / MIB,
-                "total_volume_bytes": total,
-                "total_volume_MB": total / MB,
-                "total_volume_MiB": total / MIB,
-                "latency_s": float(row.traffic.time[index]),
-                "energy_j": float(row.traffic.energy[index]),
-            }
+def strategy_records(study: HopStudy) -> Iterator[list[dict[str, Any]]]:
+    """Yield the records of each case: one for each layer, strategy and sequence length."""
+    for case, rows in zip(study.cases, study.rows, strict=True):
+        yield [
+            _strategy_record(study, case, row, index)
+            for row in rows
+            for index in range(len(study.sequence_length))
+        ]
+
+
+def _strategy_record(study: HopStudy, case: Scenario, row: Row, index: int) -> dict[str, Any]:
+    sent, total = float(row.traffic.rank_bytes[index]), float(row.traffic.total_bytes[index])
+    return {
+        "case": case.name,
+        "hardware": case.where,
+        "switching": case.switching,
+        "layer": row.layer,
+        "layers": study.layers.get(row.layer, 1.0),
+        "mode": row.mode,
+        "ranks": row.ranks,
+        "sequence_length": float(study.sequence_length[index]),
+        "volume_bytes": sent,
+        "volume_MB": sent / MB,
+        "volume_MiB": sent / MIB,
+        "total_volume_bytes": total,
+        "total_volume_MB": total / MB,
+        "total_volume_MiB": total / MIB,
+        "latency_s": float(row.traffic.time[index]),
+        "energy_j": float(row.traffic.energy[index]),
+    }
 
 
 def message_records(study: HopStudy) -> Iterator[dict[str, object]]:
@@ -121,11 +127,11 @@ FEW = 24  # rows of the table that compares cases
 
 def _case_tables(study: HopStudy) -> Iterator[str]:
     """Yield a table for each case: bytes, time and energy."""
-    for case in study.cases:
+    for case, records in zip(study.cases, strategy_records(study), strict=True):
         yield f"{case.name} ({case.where}, {case.switching.replace('_', ' ')})\n"
         # The notebook's own table has both units.
         both = case is study.cases[0]
-        rows = [_row(study, record, both=both) for record in strategy_records(study, case)]
+        rows = [_row(study, record, both=both) for record in records]
         yield from table_lines(rows, most=1000, keys=2)
         yield "\n"
 
@@ -148,7 +154,7 @@ def _links_and_notes(study: HopStudy) -> Iterator[str]:
 
 def _answer(study: HopStudy) -> Iterator[str]:
     """Yield which strategy takes longest, then what each further case changes of the first."""
-    first, *others = ([*strategy_records(study, case)] for case in study.cases)
+    first, *others = strategy_records(study)
     lines = []
     for records in (first, *others):
         longest = max(records, key=lambda record: record["latency_s"])
@@ -208,8 +214,7 @@ def _row(study: HopStudy, record: dict[str, Any], *, both: bool) -> dict[str, An
 
 def _paired_rows(study: HopStudy) -> Iterator[dict[str, object]]:
     """Yield time and energy of all cases in one row."""
-    by_case = [strategy_records(study, case) for case in study.cases]
-    for rows in zip(*by_case, strict=True):
+    for rows in zip(*strategy_records(study), strict=True):
         first = rows[0]
         row = {"Layer": first["layer"], "Mode": first["mode"], **_length(study, first)}
         for case, record in zip(study.cases, rows, strict=True):
@@ -253,9 +258,9 @@ def _derivations(study: HopStudy) -> Iterator[str]:
         assumed = f"; assumes {'; '.join(declared.assumes)}" if declared.assumes else ""
         yield f"  {statement}\n    ({declared.source.at()}{assumed})\n"
     length = float(study.sequence_length[0])
-    for case in study.cases:
+    for case, records in zip(study.cases, strategy_records(study), strict=True):
         yield f"\nnumbers put in: {case.name}\n"
-        for record in strategy_records(study, case):
+        for record in records:
             if record["sequence_length"] == length:
                 yield from _numbers(study, case, record)
 
@@ -313,7 +318,13 @@ def _wrapped(text: str) -> Iterator[str]:
 
 # A study as a dataset in a file, and what charts compare it.
 
-STRATEGY = ("strategy_time", "strategy_energy", "rank_volume", "total_volume")
+# By variable what it is of a strategy's traffic.
+STRATEGY = {
+    "strategy_time": "time",
+    "strategy_energy": "energy",
+    "rank_volume": "rank_bytes",
+    "total_volume": "total_bytes",
+}
 MESSAGE = ("path_time", "path_energy")
 WHERE, PASSED_ON = "machine or network", "how links pass a message on"
 
@@ -327,7 +338,7 @@ def result_of(
 ) -> Result:
     """Return a study as a dataset; as records, its strategies or its messages."""
     mixes = _mixes(study)
-    labels = [f"{row.layer} {row.mode}" for row in rows_of(study, study.cases[0])]
+    labels = [f"{row.layer} {row.mode}" for row in study.rows[0]]
     cases = study.cases
     names = [case.name for case in cases]
     coordinates = [
@@ -354,7 +365,7 @@ def result_of(
     if messages:
         rows = [*message_records(study)]
     else:
-        rows = [record for case in cases for record in strategy_records(study, case)]
+        rows = [record for records in strategy_records(study) for record in records]
     return of_columns(
         coordinates,
         variables,
@@ -387,17 +398,12 @@ def _variable(study: HopStudy, name: str, dims: tuple[str, ...], values: NDArray
 
 
 def _strategies(study: HopStudy) -> dict[str, NDArray[Any]]:
-    rows = [[row.traffic for row in rows_of(study, case)] for case in study.cases]
-    taken = {
-        "strategy_time": [[traffic.time for traffic in row] for row in rows],
-        "strategy_energy": [[traffic.energy for traffic in row] for row in rows],
-        "rank_volume": [[traffic.rank_bytes for traffic in row] for row in rows],
-        "total_volume": [[traffic.total_bytes for traffic in row] for row in rows],
-    }
-    several = len(study.sequence_length) > 1
+    along = slice(None) if len(study.sequence_length) > 1 else 0
     return {
-        name: np.array(values, dtype=np.float64)[..., slice(None) if several else 0]
-        for name, values in taken.items()
+        name: np.array(
+            [[getattr(row.traffic, part) for row in rows] for rows in study.rows], np.float64
+        )[..., along]
+        for name, part in STRATEGY.items()
     }
 
 
