@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
 from sweeps.errors import RunError, refuse
@@ -170,27 +170,23 @@ class TPOverlapTuner:
     def _refined(self, results: Sequence[CaseTimes], time: Time) -> list[CaseTimes]:
         """Search between the grid's numbers of multiprocessors; return the cases added."""
         config = self.config
-        # Bulk is legal for the gradients of column-split layers alone.
-        layers = [
-            (size, operator, phase)
-            for size in config.sizes
-            for operator in config.operators
-            if operator in COLUMN
-            for phase in ("dgrad", "wgrad")
+        # By layer: bulk is legal for the gradients of column-split ones alone.
+        known: dict[LayerOverlap, dict[int, CaseTimes]] = {}
+        for result in results:
+            if result.done and result.case.method == "bulk":
+                layer = replace(result.case, num_sm=1)
+                known.setdefault(layer, {})[result.case.num_sm] = result
+        if config.command is None:
+            # All numbers are predicted together in less time than a few one after another.
+            counts = range(config.min_num_sm, config.max_num_sm + 1)
+            every = [replace(layer, num_sm=count) for layer in known for count in counts]
+            ready = dict(zip(every, time(every), strict=True)) if every else {}
+            time = lambda cases: [ready[case] for case in cases]  # noqa: E731
+        return [
+            result
+            for layer, by_count in known.items()
+            for result in self._searched(layer, by_count, time)
         ]
-        added: list[CaseTimes] = []
-        for size, operator, phase in layers:
-            known = {
-                r.case.num_sm: r
-                for r in results
-                if r.done
-                and (r.case.tp_size, r.case.operator, r.case.phase) == (size, operator, phase)
-                and r.case.method == "bulk"
-            }
-            if not known:
-                continue
-            added += self._searched(LayerOverlap(size, operator, phase, "bulk"), known, time)
-        return added
 
     def _searched(
         self, case: LayerOverlap, known: dict[int, CaseTimes], time: Time
@@ -223,17 +219,19 @@ class TPOverlapTuner:
         counts = range(most + 1, MOST_SMS + 1)
         if config.from_traces is not None or config.command is not None or not counts:
             return
+        layers: dict[LayerOverlap, CaseTimes] = {}  # What each is now
         for operator, phase in product(config.operators, PHASES):
             method = self._method(operator, phase, scattered=choice.scattered_dgrad)
             now = choice.layers.get(f"{operator}_{phase}") or choice.baselines[operator]
-            if not method or (now.case.method == method and now.case.num_sm != most):
-                continue
-            case = LayerOverlap(choice.tp_size, operator, phase, method)
-            more = self._predicted([replace(case, num_sm=count) for count in counts])
-            best = min(more, key=lambda result: result.e2e)
+            if method and (now.case.method != method or now.case.num_sm == most):
+                layers[LayerOverlap(choice.tp_size, operator, phase, method)] = now
+        every = [replace(layer, num_sm=count) for layer in layers for count in counts]
+        more = iter(self._predicted(every) if every else ())
+        for layer, now in layers.items():
+            best = min(islice(more, len(counts)), key=lambda result: result.e2e)
             if best.e2e < now.e2e * (1.0 - ALIKE):
                 yield (
-                    f"tp{choice.tp_size}_{operator}_{phase}: --max-num-sm {most} binds: {method} "
+                    f"tp{layer.tp_size}_{layer.layer}: --max-num-sm {most} binds: {layer.method} "
                     f"with {best.case.num_sm} multiprocessors would save "
                     f"{1e6 * (now.e2e - best.e2e):,.1f} µs more"
                 )
