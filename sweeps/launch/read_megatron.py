@@ -308,13 +308,17 @@ def _states(settings: Settings, width: str) -> Iterator[str]:
         "--grad-reduce-in-bf16" in settings or _bytes(settings.text("--main-grads-dtype")) < 4.0
     )
     settings.find("--accumulate-allreduce-grads-in-fp32")
+    gradients = "gradients in 4 bytes (no --grad-reduce-in-bf16)"
     if "muon" in optimizer:
         yield "muon"
+        if not halved:
+            yield "fp32_gradients"
+            settings.reading.defaults.append(gradients)
     elif (halved, states) == (True, 8.0) and optimizer == "adam":
         yield "bf16_moments"
     elif (halved, states) == (False, 12.0):
         yield "fp32_gradients"
-        settings.reading.defaults.append("gradients in 4 bytes (no --grad-reduce-in-bf16)")
+        settings.reading.defaults.append(gradients)
     elif (halved, states) != (True, 12.0):
         settings.take(
             "gradient_bytes",

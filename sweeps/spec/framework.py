@@ -162,12 +162,36 @@ class Framework:
                 figures={**options.figures, **part.figures},
                 stated=options.stated | part.stated,
                 choices={**options.choices, **part.choices},
-                precisions={**options.precisions, **part.precisions},
+                precisions={**options.precisions, **self._joined(options, part)},
                 plan={**options.plan, **part.plan},
                 generations=_merged(options.generations, part),
                 scalings={**options.scalings, **part.scalings},
             )
         return options
+
+    def _joined(self, before: Framework, part: Framework) -> dict[str, Choice]:
+        """Return an option's recipes: bytes that it leaves alone stay as options before set them.
+
+        Where no recipe has the bytes of both, the later one's are taken.
+        """
+        joined = {}
+        for precision, choice in part.precisions.items():
+            usual = self.precisions.get(precision)
+            there = before.precisions.get(precision, choice)
+            base = RECIPES[RECIPE_RULE[precision] if usual is None else usual.value].given()
+            own = {
+                name: size
+                for name, size in RECIPES[choice.value].given().items()
+                if size != base[name]
+            }
+            wanted = RECIPES[there.value].given() | own
+            names = [name for name, recipe in RECIPES.items() if recipe.given() == wanted]
+            if choice.value in names or there == usual or not names:
+                joined[precision] = choice
+            else:
+                source = f"{there.source}; {choice.source}"
+                joined[precision] = Choice(names[0], choice.kind, source)
+        return joined
 
     def acting(self, before: Sequence[str], after: Sequence[str] = ()) -> tuple[str, ...]:
         """Return those of some options, and others after them, that later ones leave acting."""
@@ -183,10 +207,16 @@ class Framework:
     @property
     def says(self) -> frozenset[tuple[str, str]]:
         """What it states, each with its kind."""
+        changed = {
+            name: size
+            for precision, choice in self.precisions.items()
+            for name, size in RECIPES[choice.value].given().items()
+            if size != RECIPES[RECIPE_RULE[precision]].given()[name]
+        }
         tables = {
             "figures": self.figures,
             "labels": self.choices,
-            "recipes": self.precisions,
+            "recipes": changed,
             "plan": self.plan,
             "generations": self.generations,
         }

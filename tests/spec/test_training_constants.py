@@ -260,6 +260,17 @@ def test_recipes_follow_the_precision_the_framework_and_the_user() -> None:
     assert found("megatron-lm", "fp8") == [2, 2, 12, 2, 1, 2]
     assert found("megatron-lm+fp32_gradients", "fp8") == [2, 4, 12, 2, 1, 2]
     assert found("megatron-lm+fp8_parameters", "fp8") == [1, 2, 12, 2, 1, 1]
+    # Options that set different bytes act together, whichever stands first.
+    for first, second, sizes in (
+        ("fp8_parameters", "fp32_gradients", [1, 4, 12]),
+        ("fp8_parameters", "bf16_moments", [1, 2, 8]),
+        ("fp8_parameters", "muon", [1, 2, 8]),
+    ):
+        for options in (f"{first}+{second}", f"{second}+{first}"):
+            assert found(f"megatron-lm+{options}", "fp8") == [*sizes, 2, 1, 1]
+    both = "megatron-lm+fp32_gradients+bf16_moments"
+    assert found(both, "bf16") == [2, 4, 8, 2, 2, 2]
+    assert found(f"{both}+fp8_parameters", "fp8") == [1, 4, 8, 2, 1, 1]
     assert found("megatron-lm", "fp4")[4] == 0.5625
     assert found("torchtitan", "fp8") == [4, 4, 8, 2, 1, 2]
     assert found("fsdp-llmfoundry+pure", "bf16") == [4, 2, 8, 2, 2, 2]
