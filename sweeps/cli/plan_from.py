@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 import click
@@ -15,7 +15,9 @@ from sweeps.cli.sections import wrapped
 from sweeps.errors import InputError
 from sweeps.launch.documents import flat
 from sweeps.launch.frameworks import settings_of
+from sweeps.launch.read_bridge import KEYS
 from sweeps.launch.settings import FrameworkSettings
+from sweeps.launch.terms import terms_of
 from sweeps.search.answer import WHOLE, Answer, answer
 from sweeps.search.details import Detail, details
 from sweeps.search.request import Execution, read_request
@@ -31,8 +33,9 @@ def file_lines(best: Answer, asked: Asked) -> Iterator[str]:
         return
     detail = _plan_of_file(best, asked, from_file.plan)
     files = ", ".join(reading.file for reading in from_file.readings)
-    if detail is None:
-        yield from wrapped(f"{files}: its own plan can't run here", "  ")
+    if isinstance(detail, str):
+        why = f": {detail}" if detail else ""
+        yield from wrapped(f"{files}: its own plan can't run here{why}", "  ")
         return
     first = best.main[0]
     if detail.plan.key == first.plan.key:
@@ -41,14 +44,22 @@ def file_lines(best: Answer, asked: Asked) -> Iterator[str]:
     slower = detail["step_time"] / first["step_time"] - 1.0
     text = f"{files}: its own plan, {detail.plan.name}, takes {brief(detail['step_time'], 's')}"
     text += f" ({change_by(slower)}, {difference_words(slower)})"
-    yield from wrapped(text if detail.fits else f"{text} if the memory sufficed", "  ")
+    if not detail.fits:
+        text += f" if the memory sufficed, but needs {_memory(detail)}"
+    elif detail["peak_memory"] > best.point.threshold * detail.capacity:
+        text += f", with {_memory(detail)}"
+    yield from wrapped(text, "  ")
     changes = _changes(detail.plan, first.plan, from_file)
     if changes:
         yield from wrapped(f"to change in {files}: {changes}", "  ")
 
 
-def _plan_of_file(best: Answer, asked: Asked, plan: Mapping[str, str]) -> Detail | None:
-    """Return the file's plan with what is known of it."""
+def _memory(detail: Detail) -> str:
+    return f"{detail['peak_memory'] / 1e9:.1f} of {detail.capacity / 1e9:.1f} GB ({detail.fit})"
+
+
+def _plan_of_file(best: Answer, asked: Asked, plan: Mapping[str, str]) -> Detail | str:
+    """Return the file's plan with what is known of it, or why it can't run."""
     point = best.point
     try:
         request = read_request(
@@ -57,18 +68,22 @@ def _plan_of_file(best: Answer, asked: Asked, plan: Mapping[str, str]) -> Detail
             usual_length=point.constants["sequence_length"],
         )
         solution = answer(replace(point, choices=request.first.choices, threshold=1.0), keep=1)
-    except InputError:
-        return None
-    if solution.recommended is None:
-        return None
-    (detail,) = details([solution.recommended], WHOLE, check=True)
+    except InputError as error:
+        return "; ".join(error.faults)
+    chosen = solution.recommended
+    if chosen is None:
+        nearest = solution.nearest
+        if nearest is None or not nearest.memory:
+            return "; ".join(nearest.reasons.values()) if nearest else ""
+        chosen = nearest.plan
+    (detail,) = details([chosen], WHOLE, check=True)
     return detail
 
 
 def _changes(file_plan: Execution, best: Execution, from_file: FromFile) -> str:
     """Return the settings that differ, in the words of the file's framework."""
-    form = from_file.readings[0].format
-    name = next((framework for word, framework in WORDS.items() if word in form), "")
+    reading = from_file.readings[0]
+    name = next((framework for word, framework in WORDS.items() if word in reading.format), "")
     if not name:
         return ""
     here, there = (_lines(settings_of(plan), name) for plan in (file_plan, best))
@@ -76,7 +91,46 @@ def _changes(file_plan: Execution, best: Execution, from_file: FromFile) -> str:
     added = [line for line in there if line not in here]
     flags = {line.split(" ")[0].rstrip("=") for line in added}
     gone = [line.split(" ")[0] for line in removed if line.split(" ")[0] not in flags]
-    return ", ".join((*added, *(f"no {flag}" for flag in gone)))
+    if name != "Megatron-LM":
+        return ", ".join((*added, *(f"no {flag}" for flag in gone)))
+    fields = reading.format.startswith("Megatron-Bridge")
+    # What the file says in another way goes, too: the framework takes one of both.
+    every = dict.fromkeys(line.split(" ")[0] for line in (*removed, *added))
+    others = [other for flag in every for other in OTHERWISE.get(flag, ()) if other in reading.read]
+    replaced = {flag for flag in every for other in OTHERWISE.get(flag, ()) if other in others}
+    gone = [*(flag for flag in gone if flag not in replaced), *others]
+    lines = (*added, *(f"no {flag}" for flag in gone))
+    return ", ".join(_field(line, reading.read) if fields else line for line in lines)
+
+
+# Flags of Megatron-LM that say the same in another way, by that which a plan is written with.
+OTHERWISE = {
+    "--num-virtual-stages-per-pipeline-rank": (
+        "--num-layers-per-virtual-pipeline-stage",
+        "--pipeline-model-parallel-layout",
+    ),
+    "--pipeline-model-parallel-layout": (
+        "--num-layers-per-virtual-pipeline-stage",
+        "--num-virtual-stages-per-pipeline-rank",
+    ),
+    "--recompute-granularity": ("--recompute-activations",),
+}
+
+
+def _field(line: str, stated: Collection[str]) -> str:
+    """Return an argument of Megatron-LM as a field of Megatron-Bridge's, named as the file does."""
+    no, flag = ("no ", line[3:]) if line.startswith("no ") else ("", line)
+    name, _, value = flag.partition(" ")
+    plain = name.removeprefix("--").replace("-", "_")
+    names = [key for key, argument in terms_of(KEYS)["renamed"].items() if argument == name]
+    fields = {setting.rpartition(".")[2] for setting in stated}
+    # NeMo's former names of recomputation are the last ones.
+    names = [plain, *names] if plain.startswith("recompute_") else [*names, plain]
+    field = next((key for key in names if key in fields), names[0])
+    if no:
+        return f"no {field}"
+    several = f"[{', '.join(value.split())}]" if field.endswith("_modules") else value
+    return f"{field}: {several or 'true'}"
 
 
 def _lines(every: tuple[FrameworkSettings, ...], name: str) -> list[str]:

@@ -656,7 +656,8 @@ def nothing_lines(answer: Answer, asked: Asked, show: Sequence[str]) -> Iterator
     if nearest is None:
         yield "  no split of the GPUs can be, whatever else is chosen"
     else:
-        (detail,) = details([nearest.plan], ("peak_memory", "step_time"))
+        wanted = ("peak_memory", "step_time", *display.BANDS["peak_memory"])
+        (detail,) = details([nearest.plan], wanted)
         yield f"nearest: {nearest.plan.name}"
         lines = list(nearest.reasons.values())
         if nearest.memory:

@@ -287,6 +287,18 @@ PAIRS = [
             (" --cross-entropy-fusion-impl linear", "cut_cross_entropy", 1),
         )
     ),
+    *(
+        (
+            "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+            "--num-attention-heads 32 --seq-length 2048 --max-position-embeddings 2048 --bf16 "
+            f"--micro-batch-size 4 --vocab-size 50257 --optimizer muon{more}",
+            {"framework": f"megatron-lm+serial_dp+{options}"},
+        )
+        for more, options in (
+            ("", "muon+fp32_gradients"),
+            (" --grad-reduce-in-bf16", "muon"),
+        )
+    ),
 ]
 
 
@@ -393,6 +405,19 @@ def test_plan_searches_around_a_file(cli: Runner) -> None:
     assert "to change in train.sh: --micro-batch-size" in text
     (record,) = cli(line.replace("plan", "analysis", 1) + " --json", fine=False).records
     assert f"takes {record['step_time_s']:.1f} s" in text
+    # The flag that goes is the one that stands in the file.
+    assert "no --num-layers-per-virtual-pipeline-stage" in text
+    assert "no --num-virtual-stages-per-pipeline-rank" not in text
+
+
+@pytest.mark.thorough
+def test_memory_that_keeps_a_file_s_plan_from_running_is_told(cli: Runner) -> None:
+    line = f"plan --from {DATA}/bridge-yaml/overrides.yaml --hardware dgx-h100 --gpus"
+    risky, full = (" ".join(cli(f"{line} {gpus}").out.split()) for gpus in (64, 8))
+    assert ", faster), with 90.1 of 84.9 GB (fits, at risk)" in risky
+    assert "if the memory sufficed, but needs 116.8 of 84.9 GB (does not fit)" in full
+    # Fields of a YAML, not arguments.
+    assert "micro_batch_size: 2, expert_model_parallel_size: 16, no recompute_granularity" in risky
 
 
 @pytest.mark.thorough
