@@ -20,6 +20,16 @@ _OF_FILE = re.compile(r"\S+\.\w+[:,] ")
 _FLAG = re.compile(r"--?[A-Za-z][\w-]*")
 
 
+# What the letters mean that some commands take.
+SHORT = {
+    "b": ("global_batch_size", "micro_batch_size"),
+    "g": ("world_size", "ranks"),
+    "m": ("model", "memory_capacity"),
+    "p": ("parameters",),
+    "s": ("sequence_length",),
+}
+
+
 def on_command_line(line: str, typed: Collection[str] | None = None) -> str:
     """Return a fault's line as it reads on the command line: ``--tp 3: does not divide ..``.
 
@@ -81,8 +91,12 @@ def of_click(error: click.UsageError) -> str:
         options = [flag for param in params for flag in (*param.opts, *param.secondary_opts)]
         names = {str(parameter.name): parameter.opts[0] for parameter in params}
         word = error.option_name.lstrip("-").replace("-", "_")
-        meant = names.get(word) or names.get(named_here(word, names) or "")
-        near = f"; did you mean {meant}?" if meant else _near(error.option_name, options)
+        letter = " or ".join(names[name] for name in SHORT.get(word, ()) if name in names)
+        meant = letter or names.get(word) or names.get(named_here(word, names) or "")
+        if meant:
+            near = f"; did you mean {meant}?"
+        else:
+            near = _near(error.option_name, options if len(word) > 1 else ())
         return f"{error.option_name}: no such option{near}"
     if isinstance(error, click.BadParameter) and error.param is not None:
         given = re.match(r"(?s)'(.*)' is not one of (.*)\.$", error.message)

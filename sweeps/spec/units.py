@@ -677,6 +677,8 @@ def put_in(expression: str, values: Mapping[str, float], digits: int = 6) -> str
         if name not in values or math.isnan(values[name]):
             return name
         units = VOCABULARY[name].units if name in VOCABULARY else "1"
+        if math.isinf(values[name]):
+            return plain(values[name])
         if units not in _PUT_IN:
             # Whole numbers in full: differences of large ones are exact.
             value = values[name]
@@ -685,8 +687,6 @@ def put_in(expression: str, values: Mapping[str, float], digits: int = 6) -> str
                 if value.is_integer() and abs(value) < 1e15
                 else f"{value:.{digits}g}"
             )
-        if math.isinf(values[name]):
-            return f"(inf {_about(units).symbol})"
         text = format_quantity(values[name], units, digits=digits)
         return f"({text})" if "/" in text else text
 

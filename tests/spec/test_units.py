@@ -178,3 +178,9 @@ def test_the_vocabulary_has_no_unit_that_cannot_be_read() -> None:
     for quantity in VOCABULARY.values():
         plain = quantity.units.removeprefix("1").strip()
         assert read(f"1 {plain}".strip(), quantity.units) == 1.0
+
+
+def test_a_rate_without_a_limit_is_said_in_a_formula() -> None:
+    values = {"staging_bandwidth": math.inf, "message_bytes": 1e9, "ranks": 8.0}
+    text = units.put_in("message_bytes/minimum(ranks, staging_bandwidth)", values)
+    assert text == "1 GB/minimum(8, unlimited)"
