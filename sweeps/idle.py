@@ -33,6 +33,7 @@ SPLIT_BY = {
     "ep_mechanism": "ep",
     "dispatcher": "ep",
     "schedule": "pp",
+    "virtual_pipeline_size": "pp",
     "tp_overlap": "tp",
     "cp_overlap": "cp",
     "ep_overlap": "ep",
@@ -93,9 +94,9 @@ def unused(job: Job) -> list[str]:
     # What a library's step takes follows from a machine's latency.
     latencies = (latency for step, latency in LATENCIES.items() if step in used)
     known = {*used, *latencies, *job.program.labels, *job.resolved.origins, *NEEDED}
-    labels = [
+    unsplit = [
         name
-        for name in job.sweep.labels
+        for name in (*job.sweep.labels, *job.sweep.constants)
         if split_needed(name, columns) and not _taken_anyway(job.sweep, name)
     ]
     idle = (
@@ -103,16 +104,19 @@ def unused(job: Job) -> list[str]:
         for name in columns
         if name not in known and not as_not_given(name, job.sweep.constants)
     )
-    return [*idle, *labels]
+    return [*dict.fromkeys((*idle, *unsplit))]
 
 
 def _taken_anyway(sweep: Sweep, name: str) -> bool:
-    """Return whether a label is what is taken where it isn't given."""
+    """Return whether a label or number is what is taken where it isn't given."""
     labels = {key: value for key, value in sweep.labels.items() if key != name}
+    constants = {key: value for key, value in sweep.constants.items() if key != name}
+    given = sweep.labels.get(name, sweep.constants.get(name))
     try:
-        return resolve(replace(sweep, labels=labels)).labels.get(name) == sweep.labels[name]
+        without = resolve(replace(sweep, labels=labels, constants=constants))
     except InputError:
         return False  # such as a machine from the user's own folder
+    return without.labels.get(name, without.constants.get(name)) == given
 
 
 def check_taken(
