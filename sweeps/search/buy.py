@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ DOUBLINGS = 0.4
 # Plans are looked at whose step may take so many times the shortest that any layer allows, and then
 # so many times the GPU time of the best plan of other numbers: a start, which decides nothing.
 FIRST_LOOK, LATER_LOOK = 2.0, 1.25
+# So many numbers are tried at once between the fewest and those that are as cheap as any.
+BETWEEN = 3
 # The largest cluster that is let: Oracle, OCI Supercluster (2024-09), up to 131,072 Blackwell GPUs.
 # Of a torus the largest is its pod.
 LARGEST_CLUSTER = 131_072
@@ -434,8 +437,38 @@ def offer(
     made = [attempt for attempt in tried.values() if attempt.in_time(wish)]
     if not made:
         return offered(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")
-    least = min(made, key=lambda candidate: candidate.gpus)
+    least = _with_those_between(
+        made, wish, node, filled, partial(kept.every_run, point, tokens=wish.tokens), tried
+    )
     return offered(least, least.fails(wish), len({*smaller} - tried.keys()))
+
+
+def _with_those_between(
+    made: Sequence[Tried],
+    wish: Wish,
+    node: int,
+    filled: Callable[[int], float],
+    search: Callable[[Sequence[int]], list[Tried]],
+    tried: dict[int, Tried],
+) -> Tried:
+    """Return the fewest that make it; try those up to the best that may be as cheap as it is.
+
+    Of numbers whose stages are as full these are the ones that powers of two divide best.
+    """
+    least = min(made, key=lambda candidate: candidate.gpus)
+    while affordable := [attempt for attempt in made if not attempt.fails(wish)]:
+        chosen = min(as_cheap(affordable), key=lambda attempt: attempt.gpus)
+        smaller = itertools.takewhile(chosen.gpus.__gt__, sizes(node, least.gpus))
+        between = [
+            gpus for gpus in smaller if gpus not in tried and filled(gpus) >= filled(chosen.gpus)
+        ]
+        if not between:
+            break
+        several = sorted(between, key=lambda gpus: (gpus & -gpus, gpus))[-BETWEEN:]
+        found = search(several)
+        tried |= {attempt.gpus: attempt for attempt in found}
+        made = [*made, *(attempt for attempt in found if attempt.in_time(wish))]
+    return least
 
 
 def _telling(numbers: Sequence[int], tell: Callable[[float], None]) -> Iterator[int]:

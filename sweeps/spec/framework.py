@@ -169,7 +169,7 @@ class Framework:
             )
         return options
 
-    def _joined(self, before: Framework, part: Framework) -> dict[str, Choice]:
+    def _joined(self, before: Framework, part: Framework) -> dict[str, Origin]:
         """Return an option's recipes: bytes that it leaves alone stay as options before set them.
 
         Where no recipe has the bytes of both, the later one's are taken.
@@ -190,7 +190,7 @@ class Framework:
                 joined[precision] = choice
             else:
                 source = f"{there.source}; {choice.source}"
-                joined[precision] = Choice(names[0], choice.kind, source)
+                joined[precision] = Origin(names[0], choice.kind, source)
         return joined
 
     def acting(self, before: Sequence[str], after: Sequence[str] = ()) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import sweeps
 from overhead.evaluation import derive
 from sweeps.bands import money
 from sweeps.cli.buy_command import _of_machine
@@ -445,3 +446,24 @@ def test_ranges_are_read_as_their_values() -> None:
     assert "has a comma without a value" in faults.pop()
     assert _amounts("--days", "30:90:30,4", "days", faults) == {"4": 4.0}
     assert "is not a range" in faults[0]
+
+
+@pytest.mark.thorough
+def test_fewer_gpus_that_are_as_cheap_are_found_between_those_of_two_doublings() -> None:
+    """What is bought for more days, and meets fewer, isn't better than what is bought for these."""
+    days = [10, 30, 45]
+    bought = sweeps.buy(
+        model="llama3-70b",
+        hardware=["dgx-h100", "gb200-nvl72"],
+        global_batch_size=512,
+        seq_len=8192,
+        tokens="1T",
+        days=days,
+    ).dataframe
+    for machine, rows in bought.groupby("hardware"):
+        answers = [rows[rows.verdict == verdict] for verdict in ("least", "best")]
+        # Where the fewest are the best they are told as the fewest.
+        best = {row.days_allowed: row for answer in answers for row in answer.itertuples()}
+        for fewer, more in itertools.combinations(map(float, days), 2):
+            if best[more].run_days <= fewer:
+                assert best[fewer].world_size <= best[more].world_size, (machine, fewer, more)
