@@ -43,8 +43,9 @@ def with_clock(sweep: Sweep, resolved: Resolved) -> Resolved:
 
     program = Program.of_sweep(resolved, ("step_time",), optional=True)
     if program.grid.cells > 1:
-        known = resolved.constants.get(MEASURED_STEP)
-        time = "of several values" if known is None else format_quantity(known, "s")
+        times = program.grid.columns[MEASURED_STEP].reshape(-1)
+        time = ", ".join(format_quantity(float(each), "s") for each in times[:2])
+        time += ", .." if times.size > 2 else ""
         wrong = f"is the time of one configuration, and {program.grid.cells} are asked for"
         refuse(MEASURED_STEP, time, wrong, f"one of them, or {CLOCK} beside it")
     given = {name: np.asarray(column).reshape(()) for name, column in program.grid.columns.items()}
@@ -109,7 +110,7 @@ def add_clock(
             refuse("measured_plan", words_of(plan), wrong, "one of the two")
         return []
     if not plan:
-        lacking = f"measured_plan, such as tp=8,pp=4,micro_batch_size=1, or {CLOCK}"
+        lacking = f"measured_plan, such as tp=8,pp=4,dp=2, or {CLOCK}"
         raise InputError(needs(MEASURED_STEP, "the plan that was measured", lacking))
     asked = {name: value for name, value in given.items() if name not in choices}
     spec = {"title": "Measured step", "constants": {**asked, **plan}, "quantities": ["step_time"]}

@@ -31,7 +31,7 @@ from sweeps.cli.save import check_folder, save, save_option
 from sweeps.cli.sections import show_options
 from sweeps.cli.typed import flag_of, folders_of, refuse_given
 from sweeps.cli.write import Output
-from sweeps.errors import fault, tell_all
+from sweeps.errors import InputError, fault, needs, tell_all
 from sweeps.measured_step import CLOCK, MEASURED_STEP, add_clock
 from sweeps.origin import Origin
 from sweeps.own_formulas import load_formulas
@@ -149,6 +149,9 @@ def read_options(given: Planned) -> Asked:
         values |= {"world_size": _gpus(values, folders_of(given))}
         values.pop("nodes")
     readings = [*reading_lines(), *readings]
+    if measured and MEASURED_STEP not in values:
+        flag = flag_of(MEASURED_STEP)
+        raise InputError(needs("measured_plan", "the time of its step", f"{flag}, such as 10s"))
     if measured or MEASURED_STEP in values:
         from_file = found_in(click.get_current_context(silent=True))
         of_file = from_file.plan if from_file and CLOCK not in values else {}
