@@ -498,13 +498,13 @@ def test_feasibility_counts_places_of_stages(cli: Runner) -> None:
     line = f"analysis {LLAMA_405B} --global-batch 2048 --schedule interleaved"
     fits = cli(f"{line} --virtual-stages 8").out
     assert "too_few_layers" not in fits
-    assert "126 layers; embedding and loss count as 1 and 1: 128 places" in fits
+    assert "126 layers; embedding and loss count as 1 and 1 layers: 128 to divide" in fits
     fault = cli(f"{line} --virtual-stages 8 --embedding-as-layer off", fine=False).err
     assert "too few layers" in fault
     assert "--virtual-stages 9" in cli(f"{line} --virtual-stages 9", fine=False).err
     # A last stage of two layers fewer; an end can't take more than a stage.
     fewer = f"analysis {LLAMA_405B} --global-batch 2048 --embedding-as-layer 0 --loss-as-layer"
-    assert "embedding and loss count as 0 and 2: 128 places" in cli(f"{fewer} 2").out
+    assert "embedding and loss count as 0 and 2 layers: 128 to divide" in cli(f"{fewer} 2").out
     assert "too few layers" in cli(f"{fewer} 18", fine=False).err
 
 

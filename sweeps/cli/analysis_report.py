@@ -300,9 +300,11 @@ def _notes(
     layers = evaluation.value("pipeline_layers", {})
     chunks = evaluation["pp"] * evaluation["virtual_pipeline_size"]
     each = [number(evaluation, name) for name in ("embedding_layer_weight", "head_layer_weight")]
-    if layers is not None and (ends := sum(each)) > 0.0:
+    ends = sum(each)
+    if layers is not None and ends > 0.0 and evaluation["pp"] > 1.0:
         counts = " and ".join(f"{n:g}" for n in each)
-        yield f"{layers:g} layers; embedding and loss count as {counts}: {layers + ends:g} places"
+        total = f"{layers + ends:g} to divide"
+        yield f"{layers:g} layers; embedding and loss count as {counts} layers: {total}"
     if layers is not None and (layers + ends) % chunks > 0.0:
         yield f"{layers + ends:g} layers don't divide into {chunks:g} stages: the largest rules"
     if evaluation["pp"] > 1.0 and display.are_mixed(evaluation.given):
