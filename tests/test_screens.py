@@ -124,6 +124,16 @@ def test_a_figures_title_is_read_at_a_glance(name: str) -> None:
     assert [figure["title"] for figure in figures if len(figure.get("title", "")) > 70] == []
 
 
+def test_what_a_shown_value_does_not_lack_is_no_reason(cli: Runner) -> None:
+    """An energy that isn't known is told where it is asked for, not beside times that are."""
+    line = "collective --topology ring,switch --gpus 1,8 --message-size 1MiB --bandwidth 50GB/s"
+    assert "not_known" not in cli(line).out
+    assert "not_known" in cli(f"{line} --csv").out
+    every = cli(line.replace("ring,switch", "switch --algorithm inc,ring")).out
+    assert "no_reduction_in_the_network" in every
+    assert "not_known" not in every
+
+
 def test_bytes_of_a_row_are_all_in_powers_of_two_or_of_ten(cli: Runner) -> None:
     for line in ("collective --N 8,16 --M 1KiB,64MiB,1GiB", "collective --N 8 --M 1GiB"):
         output = cli(line).out.split(NOT_GIVEN)[0]

@@ -13,7 +13,7 @@ from sweeps import display
 from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, band_words, brief, percent
 from sweeps.cli.numbers import column, shown
 from sweeps.cli.sections import first_rows
-from sweeps.engine.validity import ONE_RANK
+from sweeps.engine.validity import NOTES, ONE_RANK
 from sweeps.impossible import impossible, too_many
 from sweeps.result import Record, Result, table_lines
 from sweeps.spec.units import format_bytes, is_binary
@@ -236,7 +236,8 @@ def as_table(result: Result, *, training: bool, notes: Sequence[str] = ()) -> It
     if not training and any("time_band_low" in record for record in records):
         index = 1 + next(i for i, row in enumerate(table) if row[0].startswith("time"))
         table.insert(index, _bands(records))
-    reasons = [_why(record, training=training) for record in records]
+    main = "step_time" if training else "time"
+    reasons = [_why(record, training=training, main=main) for record in records]
     if any(reasons):
         table.append(["", *reasons])
     lefts = sum(isinstance(records[0][name], str) for name in axes)
@@ -268,9 +269,15 @@ def _bands(records: Sequence[Record]) -> list[str]:
     return ["band", *(band_words(*map(float, pair)) for pair in ends)]
 
 
-def _why(record: Record, *, training: bool) -> str:
-    """Return why a row's values are missing, or that its memory is at risk."""
+def _why(record: Record, *, training: bool, main: str = "") -> str:
+    """Return why a row's values are missing, or that its memory is at risk.
+
+    What only some quantities lack is left out, unless the `main` one does for no other reason.
+    """
     why = set(str(record.get("status", "ok")).split()) - {"ok", ONE_RANK}
+    others = why - {*NOTES}
+    if main and (others or np.isfinite(float(record.get(main, np.nan)))):
+        why = others
     if training and float(record.get("memory_state", FITTING)) == 1.0:
         why.add(AT_RISK)
     return " ".join(sorted(why))
