@@ -318,16 +318,19 @@ def _model_lines(model: Model, seq_length: str | None) -> Iterator[str]:
         for name, figure in model.figures.items()
         if (name in model.stated and name not in NUMBERS) or name in {"kv_heads", "head_size"}
     }
-    width = max(map(len, (*figures, *PASS)))
-    for name, figure in figures.items():
-        origin = "" if figure.source == model.source else f"   {figure.kind}, {figure.source}"
-        yield f"  {name.ljust(width)}  {figure.value:,.0f}{origin}"
+    plain = {n: figure for n, figure in figures.items() if figure.source == model.source}
+    yield from _pair_lines({name: f"{figure.value:,.0f}" for name, figure in plain.items()})
+    rest = [name for name in figures if name not in plain]
+    width = max(map(len, rest), default=0)
+    for name in rest:
+        origin = f"   {figures[name].kind}, {figures[name].source}"
+        yield f"  {name.ljust(width)}  {figures[name].value:,.0f}{origin}"
     if model.pattern:
-        yield f"  {PATTERN.ljust(width)}  {model.pattern}"
+        yield f"  {PATTERN}  {model.pattern}"
     for source in dict.fromkeys(figure.source for figure in model.trained.values()):
         yield f"  its training: {source}"
-    for name, figure in model.trained.items():
-        yield f"  {name.ljust(width)}  {figure.value:,.0f}"
+    trained_values = {name: f"{figure.value:,.0f}" for name, figure in model.trained.items()}
+    yield from _pair_lines(trained_values)
     if not model.labels:
         yield "  it is a number of parameters alone: no shapes, no FLOPs"
         return
@@ -340,9 +343,9 @@ def _model_lines(model: Model, seq_length: str | None) -> Iterator[str]:
     }
     for title, (names, given) in totals.items():
         yield f"  {title}"
-        for name in names:
-            if (value := model.quantity(name, **given)) > 0.0:
-                yield f"  {name.ljust(width)}  {value:,.0f}"
+        values = {name: model.quantity(name, **given) for name in names}
+        shown = {name: f"{value:,.0f}" for name, value in values.items() if value > 0.0}
+        yield from _pair_lines(shown)
 
 
 # ``sweeps docs``: all of this as a site, and the guide.

@@ -149,15 +149,20 @@ def read_options(given: Planned) -> Asked:
         values |= {"world_size": _gpus(values, folders_of(given))}
         values.pop("nodes")
     readings = [*reading_lines(), *readings]
-    if measured and MEASURED_STEP not in values:
-        flag = flag_of(MEASURED_STEP)
-        raise InputError(needs("measured_plan", "the time of its step", f"{flag}, such as 10s"))
     if measured or MEASURED_STEP in values:
+        _check_measured(values)
         from_file = found_in(click.get_current_context(silent=True))
         of_file = from_file.plan if from_file and CLOCK not in values else {}
         clock = measured or of_file
         readings += add_clock(values, clock, CHOICES, folders_of(given))
     return Asked(values, tuple(readings), tuple(assumed), calculator, experts, explain, *numbers)
+
+
+def _check_measured(values: Mapping[str, str]) -> None:
+    """Refuse a plan that was measured without the time of its step."""
+    if MEASURED_STEP not in values:
+        give = f"{flag_of(MEASURED_STEP)}, such as 10s"
+        raise InputError(needs("measured_plan", "the time of its step", give))
 
 
 def _gpus(values: Mapping[str, str], folders: Sequence[Path]) -> str:
