@@ -257,8 +257,9 @@ def read_number(flag: str, text: str | None, faults: list[str], unit: str) -> fl
     except ValueError:
         value = float("nan")
     if not 0.0 < value < float("inf"):
-        allowed = "a number above 0, such as 2T, 300B or 1e12" if unit == "tokens" else "such as 21"
-        faults.append(fault(flag, text, "can't be read", allowed))
+        example = {"tokens": "2T, 300B or 1e12", "USD": "2M, 300k or 1e6"}.get(unit, "21")
+        several = "takes one value" if "," in text or ":" in text else "can't be read"
+        faults.append(fault(flag, text, several, f"a number above 0, such as {example}"))
         return None
     return value
 

@@ -121,8 +121,12 @@ class Offer:
     batch: float = 0.0  # Sequences of a step
 
     def best(self, wish: Wish) -> Tried | None:
-        """Return the fewest GPUs whose run is as cheap as any; where none makes it the nearest."""
-        made = [attempt for attempt in self.tried if not attempt.fails(wish)]
+        """Return the fewest GPUs whose run is as cheap as any; where none makes it the nearest.
+
+        Of those that make it in time, but over the budget, the nearest is the cheapest.
+        """
+        in_time = [attempt for attempt in self.tried if attempt.in_time(wish)]
+        made = [attempt for attempt in in_time if not attempt.fails(wish)] or in_time
         if made:
             return min(as_cheap(made), key=lambda attempt: attempt.gpus)
         able = [attempt for attempt in self.tried if attempt.detail is not None]

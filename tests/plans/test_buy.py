@@ -16,7 +16,7 @@ import xarray as xr
 
 import sweeps
 from overhead.evaluation import derive
-from sweeps.bands import money
+from sweeps.bands import money, tie
 from sweeps.cli.buy_command import _of_machine
 from sweeps.cli.buy_question import _amounts, _unpriced
 from sweeps.errors import InputError
@@ -467,3 +467,13 @@ def test_fewer_gpus_that_are_as_cheap_are_found_between_those_of_two_doublings()
         for fewer, more in itertools.combinations(map(float, days), 2):
             if best[more].run_days <= fewer:
                 assert best[fewer].world_size <= best[more].world_size, (machine, fewer, more)
+
+
+@pytest.mark.thorough
+def test_over_the_budget_the_cheapest_is_nearest(found: Offer) -> None:
+    poor = replace(WISH, budget=1.0)
+    best = found.best(poor)
+    assert best is not None
+    assert "over the budget" in best.fails(poor)
+    in_time = [attempt.cost for attempt in found.tried if attempt.in_time(WISH)]
+    assert best.cost <= min(in_time) * (1.0 + tie())
