@@ -11,8 +11,6 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from overhead.collectives.algorithm import Algorithm
 from overhead.evaluation import Evaluation
 from overhead.frozen import frozen
