@@ -316,6 +316,7 @@ class Field(NamedTuple):
     units: str = ""  # None of text
     origin: Origin | None = None  # Of a number that isn't computed: where it comes from
     scale: float = 1.0  # Of the unit in records, in the file's unit
+    comment: str = ""  # What else to know of its numbers
 
 
 def of_rows(
@@ -339,6 +340,7 @@ def of_rows(
         else:
             about["units"] = described.units
             about |= {} if described.origin is None else attributes([described.origin])
+            about |= {"comment": described.comment} if described.comment else {}
             numbers = [float("nan") if cell is None else cell for cell in cells]
             values = (
                 np.asarray(numbers)

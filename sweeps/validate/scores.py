@@ -6,7 +6,7 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
-from sweeps.engine.grid import Column, Layout
 from sweeps.errors import InputError
 from sweeps.result import Field, Result, of_rows
 from sweeps.spec.files import shipped
@@ -270,6 +269,18 @@ def _errors(errors: NDArray[np.float64], measured: int) -> dict[str, Any]:
 # Measured rows with their predictions as a dataset: one dimension, the rows.
 
 _UNITS = {"step_time": "step_time", "memory": "peak_memory"}
+_OTHER_ROWS = "NaN where the row is of something else."
+_ERRORS = (
+    ("error", "relative_error", "relative error of the prediction"),
+    ("error_without_model", "error_without_model", "error if the rows of its model aren't fitted"),
+    (
+        "error_without_source",
+        "error_without_source",
+        "error if the rows of its source aren't fitted",
+    ),
+    ("error_band_low", "error_band_low", "measured by predicted, less 1: low end"),
+    ("error_band_high", "error_band_high", "measured by predicted, less 1: high end"),
+)
 _TEXTS = {
     "row": "row of the table",
     "source": "source of the measurement",
@@ -286,51 +297,26 @@ _TEXTS = {
 
 def result_of(records: Sequence[Record], attrs: Mapping[str, str]) -> Result:
     """Return rows as a dataset; what was measured of one kind alone is NaN in others' rows."""
-    fields = [record.fields() for record in records]
-    coordinates = []
-    for name, words in _TEXTS.items():
-        column_name = f"{name}_of_run" if name == "class" else name
-        texts = np.array([str(field[name]) for field in fields], dtype=np.str_)
-        coordinates.append(Column(column_name, ("row",), texts.dtype, {"long_name": words}, texts))
-    kinds = np.array([record.case.kind for record in records])
-    pairs = {
-        "measured": np.array([record.case.measured for record in records]),
-        "predicted": np.array([record.predicted for record in records]),
-    }
-    variables: list[Column] = []
+    rows = [record.fields() for record in records]
+    fields = [
+        Field(name, f"{name}_of_run" if name == "class" else name, words)
+        for name, words in _TEXTS.items()
+    ]
     for kind in KINDS:
-        if not (kinds == kind).any():
-            continue
-        declared = VOCABULARY[_UNITS[kind]]
-        words = "time of a step" if kind == "step_time" else "memory of a GPU"
-        for name, column in pairs.items():
-            about = {"long_name": f"{name} {words}", "units": declared.units}
-            about["comment"] = "NaN where the row is of something else."
-            variables.append(
-                _column(f"{name}_{kind}", about, np.where(kinds == kind, column, np.nan))
-            )
-    for name, words, shares in (
-        ("relative_error", "relative error of the prediction", [r.error for r in records]),
-        (
-            "error_without_model",
-            "error if the rows of its model aren't fitted",
-            [r.without_model for r in records],
-        ),
-        (
-            "error_without_source",
-            "error if the rows of its source aren't fitted",
-            [r.without_source for r in records],
-        ),
-        ("error_band_low", "measured by predicted, less 1: low end", [r.low for r in records]),
-        ("error_band_high", "measured by predicted, less 1: high end", [r.high for r in records]),
-    ):
-        variables.append(_column(name, {"long_name": words, "units": "1"}, np.array(shares)))
-    layout = Layout({"row": len(records)}, tuple(coordinates), tuple(variables), attrs)
-    return Result(layout, rows=fields)
-
-
-def _column(name: str, about: Mapping[str, str], values: NDArray[np.float64]) -> Column:
-    return Column(name, ("row",), np.dtype(np.float64), dict(about), values)
+        if any(row["kind"] == kind for row in rows):
+            words = "time of a step" if kind == "step_time" else "memory of a GPU"
+            units = VOCABULARY[_UNITS[kind]].units
+            fields += [
+                Field(name, name, f"{of} {words}", units, comment=_OTHER_ROWS)
+                for of in ("measured", "predicted")
+                for name in (f"{of}_{kind}",)
+            ]
+    fields += [Field(record, name, words, "1") for record, name, words in _ERRORS]
+    of_kind = [
+        {**row, **{f"{of}_{row['kind']}": row[of] for of in ("measured", "predicted")}}
+        for row in rows
+    ]
+    return replace(of_rows(of_kind, fields, attrs), rows=rows)
 
 
 def error_result(rows: Sequence[Mapping[str, Any]], attrs: Mapping[str, str]) -> Result:
