@@ -87,8 +87,8 @@ class Folds:
         codes, several = self._coded(last)
         if before is None or several > MOST:
             return None
-        numbers, count = before
-        numbers, count = _numbered(numbers.astype(np.int64) * several + codes, count * several)
+        first, count = before
+        numbers, count = _numbered(first.astype(np.int64) * several + codes, count * several)
         many = count * FEWER > len(numbers) or count > MOST
         return None if many else (numbers.astype(np.uint16), count)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,15 +22,11 @@ from sweeps.search.floor import Floors
 from sweeps.search.numbers import Key, Numbers
 from sweeps.search.recommended import least_steps, recommended
 from sweeps.search.repair import MEASURES
-from sweeps.search.request import Execution, Point, pipeline_layers
+from sweeps.search.request import Execution, Point
 from sweeps.search.search import blocks_of, is_bounded
+from sweeps.search.sizes import Sizes, largest_of
 from sweeps.search.space import Common, common_of
 
-if TYPE_CHECKING:
-    from sweeps.spec.resolve_operation import Resolved
-
-# Of numbers of nodes those are tried that degrees divide well: no prime factor is larger.
-LARGEST_PRIME = 7
 # With so many times the GPUs of the fastest no number makes it.
 FUTILE = 4.0
 # Of the work the numbers of each doubling are about this share.
@@ -43,9 +36,6 @@ DOUBLINGS = 0.4
 FIRST_LOOK, LATER_LOOK = 2.0, 1.25
 # So many numbers are tried at once between the fewest and those that are as cheap as any.
 BETWEEN = 3
-# The largest cluster that is let: Oracle, OCI Supercluster (2024-09), up to 131,072 Blackwell GPUs.
-# Of a torus the largest is its pod.
-LARGEST_CLUSTER = 131_072
 
 
 @dataclass(frozen=True)
@@ -139,17 +129,6 @@ class Offer:
             attempt for attempt in self.tried if self.least and attempt.gpus < self.least.gpus
         ]
         return min(smaller, key=lambda attempt: attempt.days, default=None)
-
-
-def sizes(node: int, least: float) -> Iterator[int]:
-    """Yield numbers of GPUs from one on: of whole nodes, whose number divides well."""
-    for count in itertools.count(max(int(np.ceil(least / node)), 1)):
-        rest = count
-        for prime in range(2, LARGEST_PRIME + 1):
-            while rest % prime == 0:
-                rest //= prime
-        if rest == 1:
-            yield count * node
 
 
 # What a machine's GPUs cost: it decides which number is bought, and no plan.
@@ -385,34 +364,30 @@ def offer(
         return Offer(machine, several, least, why, ruled_out, batch)
 
     common = common_of(point)[2]
-    given, largest = common.constants, largest_of(common)
+    given = common.constants
     node, bound = _bound(given, wish, machine)
-    if bound > largest:
-        days = _days_at_peak(given, wish.tokens, largest)
+    sizes = Sizes(given, node, largest_of(common))
+    if bound > sizes.largest:
+        days = _days_at_peak(given, wish.tokens, sizes.largest)
         return offered(
             None,
-            f"{wish.days:.3g} days are below the {days:.3g} days of {largest:,} "
+            f"{wish.days:.3g} days are below the {days:.3g} days of {sizes.largest:,} "
             "GPUs at 100 % MFU, the largest number considered",
         )
-
-    def filled(gpus: int) -> float:
-        return most_filled(given, gpus)
-
-    kept.every_run(
-        point, _expected(node, max(bound, near / 2.0), filled, largest, whole=whole), wish.tokens
-    )
+    least = max(bound, near / 2.0)
+    kept.every_run(point, sizes.expected(least, whole=whole), wish.tokens)
     rungs: list[Tried] = []
-    most = min(FUTILE**2 * max(bound, node), largest)
-    for gpus in _rungs(node, max(bound, near / 2.0), filled):
+    most = min(FUTILE**2 * max(bound, node), sizes.largest)
+    for gpus in sizes.rungs(least):
         if gpus > most:
             break
-        if filled(gpus) == 0.0 or (rung := at(gpus)).detail is None:
+        if sizes.filled(gpus) == 0.0 or (rung := at(gpus)).detail is None:
             continue
         rungs.append(rung)
         tell(DOUBLINGS * len(rungs) / (len(rungs) + 3))
         if rung.in_time(wish):
             break
-        most = min(FUTILE * min(rungs, key=lambda other: other.days).gpus, largest)
+        most = min(FUTILE * min(rungs, key=lambda other: other.days).gpus, sizes.largest)
     if not rungs:
         return offered(None, f"no plan can run on up to {most:,.0f} GPUs")
     best = min(rungs, key=lambda other: other.days)
@@ -422,36 +397,34 @@ def offer(
         )
     if not whole and best.in_time(wish):
         return offered(best, best.fails(wish))
-    top = min(best.gpus * (1.0 if best.in_time(wish) else 2.0), largest + 1)
-    step = _longest_step(given, wish)
-    numbers = [*itertools.takewhile(lambda gpus: gpus < top, sizes(node, bound))]
-    able = [gpus for gpus in numbers if gpus not in tried and filled(gpus) > 0.0]
-    may = kept.may_take(point, able, step)
+    top = min(best.gpus * (1.0 if best.in_time(wish) else 2.0), sizes.largest + 1)
+    numbers = sizes.between(bound, top)
+    able = [gpus for gpus in numbers if gpus not in tried and sizes.filled(gpus) > 0.0]
+    may = kept.may_take(point, able, _longest_step(given, wish))
     # With them what is told beside the answer, if that is the number that is known to make it.
-    asked = [gpus for gpus in able if gpus in may] + _beside(best.gpus, node, filled, largest)
+    asked = [gpus for gpus in able if gpus in may] + sizes.beside(best.gpus)
     kept.every_run(point, asked, wish.tokens)
     left = (at(gpus) for gpus in _telling(numbers, tell) if gpus in tried or gpus in may)
     best = next((attempt for attempt in left if attempt.in_time(wish)), best)
     # Told beside it: the smaller number that keeps most GPUs busy.
-    smaller = [*itertools.takewhile(lambda gpus: gpus < best.gpus, sizes(node, bound))]
-    if any(map(filled, smaller)):
-        at(max(smaller, key=lambda gpus: gpus * filled(gpus)))
-    for other in _beside(best.gpus, node, filled, largest):
+    smaller = sizes.between(bound, best.gpus)
+    if any(map(sizes.filled, smaller)):
+        at(sizes.busiest(smaller))
+    for other in sizes.beside(best.gpus):
         at(other)
     made = [attempt for attempt in tried.values() if attempt.in_time(wish)]
     if not made:
         return offered(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")
-    least = _with_those_between(
-        made, wish, node, filled, partial(kept.every_run, point, tokens=wish.tokens), tried
+    fewest = _with_those_between(
+        made, wish, sizes, partial(kept.every_run, point, tokens=wish.tokens), tried
     )
-    return offered(least, least.fails(wish), len({*smaller} - tried.keys()))
+    return offered(fewest, fewest.fails(wish), len({*smaller} - tried.keys()))
 
 
 def _with_those_between(
     made: Sequence[Tried],
     wish: Wish,
-    node: int,
-    filled: Callable[[int], float],
+    sizes: Sizes,
     search: Callable[[Sequence[int]], list[Tried]],
     tried: dict[int, Tried],
 ) -> Tried:
@@ -459,20 +432,21 @@ def _with_those_between(
 
     Of numbers whose stages are as full these are the ones that powers of two divide best.
     """
-    least = min(made, key=lambda candidate: candidate.gpus)
+    fewest = min(made, key=lambda candidate: candidate.gpus)
     while affordable := [attempt for attempt in made if not attempt.fails(wish)]:
-        chosen = min(as_cheap(affordable), key=lambda attempt: attempt.gpus)
-        smaller = itertools.takewhile(chosen.gpus.__gt__, sizes(node, least.gpus))
+        chosen = min(as_cheap(affordable), key=lambda attempt: attempt.gpus).gpus
         between = [
-            gpus for gpus in smaller if gpus not in tried and filled(gpus) >= filled(chosen.gpus)
+            gpus
+            for gpus in sizes.between(fewest.gpus, chosen)
+            if gpus not in tried and sizes.filled(gpus) >= sizes.filled(chosen)
         ]
         if not between:
             break
         several = sorted(between, key=lambda gpus: (gpus & -gpus, gpus))[-BETWEEN:]
-        found = search(several)
-        tried |= {attempt.gpus: attempt for attempt in found}
-        made = [*made, *(attempt for attempt in found if attempt.in_time(wish))]
-    return least
+        more = search(several)
+        tried |= {attempt.gpus: attempt for attempt in more}
+        made = [*made, *(attempt for attempt in more if attempt.in_time(wish))]
+    return fewest
 
 
 def _telling(numbers: Sequence[int], tell: Callable[[float], None]) -> Iterator[int]:
@@ -513,32 +487,6 @@ def may_take(numbers: Numbers, step: float) -> set[int]:
     return counts
 
 
-def _rungs(node: int, least: float, filled: Callable[[int], float]) -> Iterator[int]:
-    """Yield a number of GPUs of each doubling: the first of those whose stages are fullest."""
-    for power in itertools.count():
-        low, high = (max(least, float(node)) * 2.0**n for n in (power, power + 1))
-        some = [*itertools.takewhile(high.__gt__, sizes(node, low))]
-        yield max(some, key=filled)
-
-
-def _beside(gpus: int, node: int, filled: Callable[[int], float], largest: int) -> list[int]:
-    """Return about half and twice a number of GPUs, as the figure has them."""
-    others = (next(_rungs(node, max(share * gpus, node), filled)) for share in (0.5, 2.0))
-    return [other for other in others if other <= largest]
-
-
-def _expected(
-    node: int, least: float, filled: Callable[[int], float], largest: int, *, whole: bool
-) -> list[int]:
-    """Return numbers of GPUs that are asked for if the second doubling makes it, as most do."""
-    numbers = [*itertools.islice(_rungs(node, least, filled), 3 if whole else 2)]
-    if whole:
-        numbers.append(next(_rungs(node, max(0.5 * numbers[1], node), filled)))
-        smaller = itertools.takewhile(lambda gpus: gpus < numbers[1], sizes(node, least))
-        numbers.append(max(smaller, key=lambda gpus: gpus * filled(gpus)))
-    return [gpus for gpus in numbers if gpus <= largest and filled(gpus) > 0.0]
-
-
 def _bound(given: Mapping[str, float], wish: Wish, machine: str) -> tuple[int, float]:
     """Return the GPUs of a node, and how many are needed at least: all at their peak, always."""
     if np.isnan(given["peak_flops"]):
@@ -552,25 +500,3 @@ def _days_at_peak(given: Mapping[str, float], tokens: float, gpus: int) -> float
     """Return the days of so many GPUs that are never idle: no run is shorter."""
     flops = float(derive("causal_model_flops_per_token", given)) * tokens
     return flops / (given["peak_flops"] * gpus * given["day"])
-
-
-def largest_of(common: Resolved) -> int:
-    """Return the most GPUs of a machine that are considered: its pod, or the largest cluster."""
-    pods = [
-        machine.figures["gpus_per_node"].value
-        for machine in common.machines
-        if machine.torus_dimensions
-    ]
-    return int(min(pods, default=LARGEST_CLUSTER))
-
-
-def most_filled(given: Mapping[str, float], gpus: int) -> float:
-    """Return the largest share of layers that stages can have of their fullest's; 0 of no plan.
-
-    What isn't a stage's divides the batch, heads or tokens, whatever the plan.
-    """
-    layers = int(pipeline_layers(given))
-    rest = math.prod(int(given[name]) for name in ("global_batch_size", "heads", "sequence_length"))
-    # The embedding and the loss may be stages of their own.
-    stages = [pp for pp in range(1, layers + 3) if gpus % pp == 0 and rest % (gpus // pp) == 0]
-    return max((layers / pp / -(-layers // pp) for pp in stages), default=0.0)

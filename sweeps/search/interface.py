@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from overhead.frozen import frozen
 from overhead.labels import LABELS
 from sweeps.errors import InputError, fault
 from sweeps.result import Result, provenance_of
-from sweeps.search.answer import (
-    Answer,
-    table_layout,
-)
+from sweeps.search.answer import Answer, table_layout
 from sweeps.search.repair import Best
-from sweeps.search.request import (
-    Request,
-)
+from sweeps.search.request import Request
 from sweeps.spec.catalog import load_hardware
-
-if TYPE_CHECKING:
-    pass
-
 
 # Splits that a dataset of one point keeps, beside the Pareto front.
 KEPT_SPLITS = 50

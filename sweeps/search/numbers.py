@@ -143,9 +143,9 @@ class Numbers:
                 yield self._space(points[min(splits)], common, joined, floors, steps)
                 return
         for gpus, columns in splits.items():
-            if common := self._common(gpus):
+            if alone := self._common(gpus):
                 with suppress(InputError):
-                    yield self._space(points[gpus], common, columns, floors, steps)
+                    yield self._space(points[gpus], alone, columns, floors, steps)
 
     def _space(
         self,

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,10 @@ from sweeps.bands import money, tie
 from sweeps.cli.buy_command import _of_machine
 from sweeps.cli.buy_question import _amounts, _unpriced
 from sweeps.errors import InputError
-from sweeps.search.buy import (
-    LARGEST_CLUSTER,
-    Offer,
-    Searched,
-    Tried,
-    Wish,
-    _bound,
-    _rungs,
-    largest_of,
-    may_take,
-    most_filled,
-    offer,
-    sizes,
-)
+from sweeps.search.buy import Offer, Searched, Tried, Wish, _bound, may_take, offer
 from sweeps.search.numbers import Numbers
 from sweeps.search.search import blocks_of
+from sweeps.search.sizes import LARGEST_CLUSTER, Sizes, largest_of
 from sweeps.search.space import Space, common_of, space_of
 from tests.cli_runner import Runner
 from tests.plans.cases import point
@@ -50,9 +37,9 @@ def found() -> Offer:
 
 
 def test_numbers_of_nodes_divide_well() -> None:
-    several = sizes(8, 60.0)
+    several = Sizes({}, 8, LARGEST_CLUSTER).rising(60.0)
     assert [next(several) for _ in range(8)] == [64, 72, 80, 96, 112, 120, 128, 144]
-    assert next(sizes(72, 1.0)) == 72
+    assert next(Sizes({}, 72, LARGEST_CLUSTER).rising(1.0)) == 72
 
 
 @pytest.mark.thorough
@@ -83,9 +70,10 @@ def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: 
     question = point(**asked)
     got = offer(question, Wish(tokens, days), "..")
     assert got.least is not None
-    node, bound = _bound(common_of(question)[2].constants, Wish(tokens, days), "..")
+    given = common_of(question)[2].constants
+    node, bound = _bound(given, Wish(tokens, days), "..")
     searched = {trial.gpus for trial in got.tried}
-    smaller = [*itertools.takewhile(lambda gpus: gpus < got.least.gpus, sizes(node, bound))]
+    smaller = Sizes(given, node, LARGEST_CLUSTER).between(bound, got.least.gpus)
     assert got.ruled_out == len({*smaller} - searched)
     for gpus in smaller:
         assert (
@@ -234,8 +222,9 @@ def test_a_start_that_no_plan_divides_is_no_end() -> None:
     given = common_of(asked)[2].constants
     node, least = _bound(given, long, "..")
     wish = Wish(long.tokens, least / (830.0 / long.days))
-    assert next(sizes(node, _bound(given, wish, "..")[1])) == 840
-    assert most_filled(given, 840) == 0.0
+    sizes = Sizes(given, node, LARGEST_CLUSTER)
+    assert next(sizes.rising(_bound(given, wish, "..")[1])) == 840
+    assert sizes.filled(840) == 0.0
     assert Searched().run(asked.with_constants(world_size=840.0), wish.tokens).detail is None
     got = offer(asked, wish, "dgx-h100")
     assert got.least is not None
@@ -270,13 +259,14 @@ def test_the_plan_command_has_the_same_numbers(cli: Runner) -> None:
 def test_of_each_doubling_the_number_is_tried_whose_stages_are_fullest() -> None:
     """80 layers are 3 and 7 stages badly, and none of nine times a power of two."""
     given = {"layers": 80.0, "heads": 64.0, "global_batch_size": 512.0, "sequence_length": 4096.0}
-    several = _rungs(8, 1030.0, partial(most_filled, given))
+    sizes = Sizes(given, 8, LARGEST_CLUSTER)
+    several = sizes.rungs(1030.0)
     assert [next(several) for _ in range(4)] == [1280, 2560, 5120, 10240]
-    assert most_filled(given, 5120) == 1.0
-    assert most_filled(given, 6144) == pytest.approx(80 / 81)
-    assert most_filled(given, 4608) == pytest.approx(80 / 81)
-    assert most_filled(given, 8 * 11) == pytest.approx(80 / 88)
-    assert most_filled(given, 8 * 83) == 0.0
+    assert sizes.filled(5120) == 1.0
+    assert sizes.filled(6144) == pytest.approx(80 / 81)
+    assert sizes.filled(4608) == pytest.approx(80 / 81)
+    assert sizes.filled(8 * 11) == pytest.approx(80 / 88)
+    assert sizes.filled(8 * 83) == 0.0
 
 
 @pytest.mark.thorough
