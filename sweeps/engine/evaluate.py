@@ -490,6 +490,15 @@ class Evaluator:
         """Whether nodes of the same value are computed once."""
         return self._twins is not None
 
+    def drop_parts(self) -> None:
+        """Drop all but whole values."""
+        self._left = {}
+        self._region, self._partly = (), frozenset()
+        for kept in (self._wheres, self._ready, self._uncut, self._parts, self._kept):
+            kept.clear()
+        self._reasons.clear()
+        self._spares.clear()
+
     def inherit(self, other: Evaluator, nodes: Iterable[Node]) -> None:
         """Take over the whole values of nodes from an evaluator that is done with."""
         alike = self.points.keys() == other.points.keys() and all(
@@ -689,6 +698,8 @@ class Evaluators:
         kept = self._kept.pop(id(case), {})
         # Those that compute little whole are as fast to do it again.
         self._done = {bits: each for bits, each in kept.items() if each.merged}
+        for each in self._done.values():
+            each.drop_parts()
 
 
 class _CutCost:

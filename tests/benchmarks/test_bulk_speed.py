@@ -21,6 +21,7 @@ import pytest
 import sweeps
 from overhead import labels
 from sweeps.blocks.run import Means, write_sweep
+from sweeps.engine import kept
 from sweeps.engine.kept import BEFORE
 from sweeps.engine.program import Program
 from sweeps.job import Job, prepare
@@ -204,8 +205,14 @@ def test_a_thousand_sets_of_labels(ratio: Ratio) -> None:
     each_set(ratio, "a step by each of 1,000 sets of labels: ms", axes)
 
 
-def test_each_network(ratio: Ratio) -> None:
+def test_each_network(ratio: Ratio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_KEPT", {})
+    monkeypatch.setattr(kept, "BEFORE", 0)  # No function of numbers is written
     each_set(ratio, "a step on each of 5 networks: ms", {"topology": NETWORKS})
+
+
+def test_each_network_asked_often(ratio: Ratio) -> None:
+    each_set(ratio, "a step on each of 5 networks, asked often: ms", {"topology": NETWORKS})
 
 
 @pytest.fixture(scope="module")
