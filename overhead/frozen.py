@@ -34,7 +34,8 @@ def frozen(*, eq: bool = True, slots: bool = False) -> Callable[[type[Kind]], ty
 
     def made(plain: type[Kind]) -> type[Kind]:
         data_class: Any = dataclass(eq=False, repr=False, slots=slots)(plain)
-        data_class.__repr__ = _shown
+        if "__repr__" not in vars(plain):
+            data_class.__repr__ = _shown
         if eq:
             data_class.__eq__, data_class.__hash__ = _compared(data_class)
         return data_class

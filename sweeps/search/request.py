@@ -499,7 +499,20 @@ class Execution:
         if name == "edp":
             ranks = self["tp"] * self["cp"] * self["dp"]
             return float(np.ceil(ranks / (self["etp"] * self["ep"])))
+        if name in self.labels:
+            where = f"{name} is a label: .labels[{name!r}]"
+            raise KeyError(where)
         raise KeyError(name)
+
+    def __contains__(self, name: str) -> bool:
+        try:
+            self[name]
+        except KeyError:
+            return False
+        return True
+
+    def __repr__(self) -> str:
+        return f"<plan: {self.name}>"
 
     @property
     def routed(self) -> bool:

@@ -21,6 +21,7 @@ from sweeps.launch.torchtitan import settings as torchtitan
 from sweeps.search.answer import answer, nodes_lost, other_batch
 from sweeps.search.details import details
 from sweeps.search.repair import batch_for, filled, nearest_plan, remedies
+from sweeps.search.request import Execution
 from sweeps.search.search import KEPT, effort, search
 from sweeps.search.space import space_of
 from tests.plans.cases import mixture, point, usual
@@ -410,3 +411,19 @@ def test_a_machine_without_what_is_ranked_is_a_fault() -> None:
         answer(point(hardware="strategy-calculator"))
     with pytest.raises(InputError, match="gpu_hour_price"):
         answer(point("cost", hardware="mi300x"))  # its file has none
+
+
+def test_a_plan_says_what_it_has() -> None:
+    plan = Execution({"tp": 2.0, "ep": 1.0}, {"recompute": "none"})
+    assert "tp" in plan
+    assert "etp" in plan
+    assert "recompute" not in plan
+    assert "foo" not in plan
+    with pytest.raises(KeyError, match="recompute is a label"):
+        plan["recompute"]
+
+
+def test_a_plan_is_shown_in_a_line() -> None:
+    recommended = usual().recommended
+    assert recommended is not None
+    assert repr(recommended) == f"<plan: {recommended.name}>"
