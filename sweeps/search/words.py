@@ -210,6 +210,7 @@ def _machine(plan: Execution) -> Iterator[Change]:
 # Why a plan is recommended, in words that come from its numbers.
 
 ENDS = "embedding, LM head and loss"
+OFFLOADING, UPDATING = "CPU offload", "optimizer and fixed overhead"
 # What a step's parts are, gathered as people speak of them.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "GEMMs": ("matmul_part_time",),
@@ -220,12 +221,12 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "TP communication": ("exposed_tp_time",),
     "CP communication": ("exposed_cp_time",),
     "EP communication": ("exposed_ep_time",),
-    "CPU offload": ("exposed_offload_time",),
+    OFFLOADING: ("exposed_offload_time",),
     "DP communication": ("exposed_dp_time", "tied_all_reduce_backward_time"),
     "pipeline bubble": ("bubble_time",),
     "PP communication": ("exposed_pp_time",),
     ENDS: ("stage_imbalance_time",),
-    "optimizer and fixed overhead": ("optimizer_time", "step_overhead"),
+    UPDATING: ("optimizer_time", "step_overhead"),
 }
 COMPUTING = ("GEMMs", "attention", "element-wise work")
 SENDING = tuple(name for name in GROUPS if name.endswith("communication"))
@@ -318,6 +319,7 @@ def bound_by(detail: Detail) -> str:
         "the pipeline": waiting,
         "the host": host,
         "recomputation": sums["recomputation"] / whole,
+        **{name: sums[name] / whole for name in (OFFLOADING, UPDATING)},
     }
     most = max(ranked, key=lambda name: ranked[name])
     if most == "compute" or ranked[most] < computing:

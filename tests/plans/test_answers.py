@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from sweeps.search.repair import batch_for, filled, nearest_plan, remedies
 from sweeps.search.request import Execution
 from sweeps.search.search import KEPT, effort, search
 from sweeps.search.space import space_of
+from sweeps.search.words import bound_by
 from tests.plans.cases import mixture, point, usual
 from tests.tables import examples, keyed
 
@@ -427,3 +429,13 @@ def test_a_plan_is_shown_in_a_line() -> None:
     recommended = usual().recommended
     assert recommended is not None
     assert repr(recommended) == f"<plan: {recommended.name}>"
+
+
+@pytest.mark.parametrize(
+    ("slow", "name"), [("optimizer_time", "optimizer"), ("exposed_offload_time", "CPU offload")]
+)
+def test_what_bounds_a_step_next_is_its_second_largest_part(slow: str, name: str) -> None:
+    best = usual().main[0]
+    values = {**best.values, slow: 0.3 * best["step_time"]}
+    assert "limited by compute: " in bound_by(replace(best, values=values))
+    assert f"; next: {name}" in bound_by(replace(best, values=values))
