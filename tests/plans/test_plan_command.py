@@ -138,6 +138,8 @@ def test_nothing_fits(cli: Runner) -> None:
     assert ran.code == 1
     assert "no plan can run" in ran.out
     assert "nearest: tp" in ran.out
+    assert "-8/+10 %: " in ran.out
+    assert "band not known" not in ran.out
     assert "128 GPUs: tp" in ran.out
     assert ran.err == ""
 
