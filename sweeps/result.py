@@ -19,7 +19,7 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,12 +29,10 @@ from numpy.typing import NDArray
 
 from overhead.quantity import VOCABULARY
 from sweeps.asked import command_line
-from sweeps.bands import percent, written
+from sweeps.bands import written
 from sweeps.engine.grid import STATUSES, SUBJECT, Block, Column, Layout, is_row_number
-from sweeps.errors import ContractError, fault, nearest, tell_all
 from sweeps.origin import GIVEN, Origin, attributes
-from sweeps.spec.contract import Contract
-from sweeps.spec.units import format_quantity, to_toml
+from sweeps.spec.units import to_toml
 from sweeps.store.constants import with_constants
 from sweeps.wrapping import aligned
 
@@ -111,7 +109,7 @@ class Result:
     def blocks(self) -> Iterator[Block]:
         """The values of the variables, each as one block."""
         for column in self.layout.variables:
-            values = _values(column)
+            values = values_of(column)
             yield Block(column.name, tuple(slice(0, n) for n in values.shape), values)
 
     def dataset(self) -> xr.Dataset:
@@ -239,7 +237,7 @@ class Result:
     def _constants(self) -> dict[str, object]:
         scalars = {c.name: c for c in self.layout.coordinates if not c.dims}
         names = [name for name in self.constants or () if name in scalars]
-        return {name: _plain(_values(scalars[name])[()]) for name in names}
+        return {name: _plain(values_of(scalars[name])[()]) for name in names}
 
     @cached_property
     def _bounded(self) -> dict[str, str]:
@@ -274,11 +272,12 @@ class Result:
 def _cells(column: Column, index: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     """Return a column's values at some cells: the places along each dimension."""
     count = len(next(iter(index.values()), ())) or 1
-    values = _values(column)[tuple(index[dim] for dim in column.dims)]
+    values = values_of(column)[tuple(index[dim] for dim in column.dims)]
     return np.broadcast_to(values, (count,))
 
 
-def _values(column: Column) -> NDArray[Any]:
+def values_of(column: Column) -> NDArray[Any]:
+    """Return the values of a column that has them."""
     assert column.values is not None
     return column.values
 
@@ -367,7 +366,7 @@ def of_columns(
     command: Sequence[str] = (),
 ) -> Result:
     """Return columns with their values as a result; sources are those that variables name."""
-    sizes = {c.name: len(_values(c)) for c in coordinates if c.dims == (c.name,)}
+    sizes = {c.name: len(values_of(c)) for c in coordinates if c.dims == (c.name,)}
     sources = (str(column.attrs.get("references", "")) for column in variables)
     attrs = provenance_of(
         title=title,
@@ -378,7 +377,7 @@ def of_columns(
             dict.fromkeys(source for text in sources for source in text.split("; ") if source)
         ),
         # Machines' figures change without what is asked.
-        inputs=[(c.name, _values(c).tolist()) for c in coordinates if not c.dims],
+        inputs=[(c.name, values_of(c).tolist()) for c in coordinates if not c.dims],
         command=command,
     )
     return Result(Layout(sizes, tuple(coordinates), tuple(variables), attrs), rows=rows)
@@ -408,81 +407,6 @@ def of_dataset(
     return Result(
         Layout(sizes, tuple(coordinates), tuple(variables), attrs), constants, masks or {}
     )
-
-
-# What is asserted of results: exit code 3 where it doesn't hold.
-
-SIGNS: Mapping[str, Callable[..., NDArray[np.bool_]]] = {
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
-# Of tables of alternatives the rows that are the answer.
-ANSWERS = ("recommended", "least")
-
-
-def check_asserted(contracts: Sequence[Contract], computed: Collection[str]) -> None:
-    """Refuse what is asserted of anything but numbers that are computed."""
-    wrong = "isn't among what is computed"
-    faults = [
-        fault("assert", contract.text, wrong, nearest(contract.name, computed))
-        for contract in contracts
-        if contract.name not in computed
-    ]
-    tell_all(faults)
-
-
-def hold(contracts: Sequence[Contract], result: Result) -> None:
-    """Check what is asserted of a result; say by how much it doesn't hold, and where."""
-    check_asserted(contracts, result.numbers)
-    lines = [line for contract in contracts for line in _broken(contract, result)]
-    if lines:
-        raise ContractError(lines)
-
-
-def _broken(contract: Contract, result: Result) -> Iterator[str]:
-    column = result.numbers[contract.name]
-    values = _values(column).astype(np.float64)
-    counted = np.isfinite(values) & _answers(result, column)
-    if not counted.any():
-        yield f"assert {contract.text}: there is no value"
-        return
-    kept = SIGNS[contract.sign](values, contract.value)
-    broken = counted & ~kept
-    if not broken.any():
-        return
-    more = contract.sign[0] == "<"
-    worst = np.where(broken, values, -np.inf if more else np.inf)
-    cell = np.unravel_index(int(worst.argmax() if more else worst.argmin()), values.shape)
-    value, units = float(values[cell]), contract.units
-    by = format_quantity(abs(value - contract.value), units)
-    share = f" ({percent(abs(value / contract.value - 1.0))})" if contract.value else ""
-    where = ", ".join(
-        f"{coordinate.name} = {_values(coordinate)[cell[column.dims.index(dim)]]}"
-        for dim in column.dims
-        for coordinate in result.layout.coordinates
-        if coordinate.dims == (dim,) and coordinate.name == dim
-    )
-    count = f"; {broken.sum():,} of {counted.sum():,} values don't hold" if values.size > 1 else ""
-    yield (
-        f"assert {contract.text}: is {format_quantity(value, units)}, {by}{share} too "
-        f"{'much' if more else 'little'}{f', at {where}' if where else ''}{count}"
-    )
-
-
-def _answers(result: Result, column: Column) -> NDArray[np.bool_]:
-    """Return which of a column's values are of the answer, where others are alternatives."""
-    for other in result.layout.variables:
-        meanings = str(other.attrs.get("flag_meanings", "")).split()
-        code = next((meanings.index(word) for word in ANSWERS if word in meanings), None)
-        if code is not None and other.dims == column.dims:
-            codes = np.atleast_1d(other.attrs.get("flag_values", np.arange(len(meanings))))
-            return np.asarray(_values(other) == codes[code])
-        answers = other.name in ANSWERS and other.dtype.kind != "f"
-        if answers and other.dims == column.dims:
-            return np.asarray(_values(other) == 1)
-    return np.ones(_values(column).shape, dtype=np.bool_)
 
 
 # Records as text for programs, and tables for people.

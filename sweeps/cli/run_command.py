@@ -31,6 +31,7 @@ from sweeps.cli.options import (
 from sweeps.cli.sections import further_lines, show_options, wanted_sections, wrapped
 from sweeps.cli.typed import Command, folders_of, refuse_given
 from sweeps.cli.write import Output
+from sweeps.contracts import check_asserted
 from sweeps.display import of_records
 from sweeps.engine.grid import FLAGS, STATUS
 from sweeps.errors import InputError, RunError, nearest, needs, refuse
@@ -39,7 +40,7 @@ from sweeps.job import Job, bounds_of, prepare
 from sweeps.plots.data import Subject, subject_of
 from sweeps.plots.declare import check_figures
 from sweeps.plots.style import suffix_of
-from sweeps.result import Field, Result, check_asserted, of_dataset, of_rows, provenance_of
+from sweeps.result import Field, Result, of_dataset, of_rows, provenance_of
 from sweeps.spec.catalog import find_sweep, spec_names
 from sweeps.spec.files import read_toml
 from sweeps.spec.sweep import load_sweep

@@ -17,18 +17,10 @@ from typing import TYPE_CHECKING, Self, TextIO
 from sweeps.cli.given import Given
 from sweeps.cli.kept import keep
 from sweeps.cli.progress import tell_drawn
+from sweeps.contracts import check_asserted, hold
 from sweeps.errors import fault, refuse, tell_all
 from sweeps.job import Job
-from sweeps.result import (
-    SCHEMA_VERSION,
-    Record,
-    Result,
-    check_asserted,
-    csv_lines,
-    hold,
-    json_lines,
-    of_dataset,
-)
+from sweeps.result import SCHEMA_VERSION, Record, Result, csv_lines, json_lines, of_dataset
 from sweeps.spec.contract import Contract, read_contract
 from sweeps.wrapping import fitted
 
@@ -180,7 +172,8 @@ class Output:
         rows: Callable[[], Iterator[Record]] | None = None,
     ) -> None:
         """Evaluate a job, write the file that is asked for, and show what can be printed."""
-        check_asserted(self.contracts, job.computed)
+        if self.contracts:
+            check_asserted(self.contracts, job.computed)
         records = replace(job.evaluated(), rows=rows) if self.is_printed(job) else None
         keep(result=job, records=records, figures=figures)
         # What can't be printed isn't written either.
