@@ -29,7 +29,7 @@ LONGEST_FILE = 700
 WINGS = tuple(
     (
         "version asked former elsewhere errors latex origin wrapping display spec impossible bands "
-        "engine measured_step store result traces hop_study validate plots calibration "
+        "engine measured_step store result contracts traces hop_study validate plots calibration "
         "own_formulas job idle prepared error_bar tuner blocks search launch api "
         "pages mathml site cli pictures accessor registering answers functions"
     ).split()
