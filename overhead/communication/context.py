@@ -18,7 +18,6 @@ from overhead.formula import cited, derived, formula
 ULYSSES = cited("jacobs2023", "section 3.1")
 RING = cited("liu2023", "section 3")
 GATHER = cited("grattafiori2024", "section 3.3.2")
-UNKNOWN = {"shapes": "unknown"}
 # Mixed exchanges within groups of ranks and goes round rings of such groups; the others are its
 # ends: one group of all (`cp_exchange_ranks` is cp), or groups of one rank.
 EXCHANGED = {"context_parallel": "all_to_all|mixed"}
@@ -46,22 +45,6 @@ def cp_key_value_bytes(
     """Keys, or values, of a micro-batch per rank."""
     head = (query_head_size + value_head_size) / 2.0
     return communication_bytes * rank_tokens * rank_kv_heads * head
-
-
-def _hidden(tp_message_bytes, tp):
-    """Activation shard of a micro-batch per rank."""
-    return tp_message_bytes / tp
-
-
-for _name in ("cp_query_bytes", "cp_key_value_bytes"):
-    formula(
-        returns=_name,
-        assumes=("unknown heads: hidden size in total, each with keys and values",),
-        when=UNKNOWN,
-        inputs=("tp_message_bytes", "tp"),
-        name=f"{_name}_of_hidden",
-        **ULYSSES,
-    )(_hidden)
 
 
 @formula(**RING)

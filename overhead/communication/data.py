@@ -14,7 +14,6 @@ everything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from overhead.arrays import xp
 from overhead.communication.operation import added, of_dimension, on_network, operation
@@ -25,18 +24,16 @@ ZERO = cited("rajbhandari2020", "section 7")
 FSDP = cited("zhao2023", "section 3.2")
 
 
-# Of dense layers' parameters and of routed experts': the ranks that shard them, parameters of the
-# rank that has most, of these the trained ones and the low-precision ones, and the layers.
+# Of dense layers' parameters and of routed experts': parameters of the rank that has most, of these
+# the trained ones and the low-precision ones, and the layers.
 FAMILIES = {
     "dp": (
-        "shards",
         "max_rank_dense_parameters",
         "max_rank_trained_parameters",
         "max_rank_low_precision_parameters",
         "max_stage_layers",
     ),
     "edp": (
-        "expert_shards",
         "max_rank_expert_parameters",
         "max_rank_trained_expert_parameters",
         "max_rank_low_precision_expert_parameters",
@@ -100,7 +97,7 @@ def declare_pieces(
     family: str, bucket: str = "bucket_bytes", when: Mapping[str, str] | None = None
 ) -> None:
     """Declare of how many messages a round of a family's parameters consists."""
-    _, resident, trained, _, layers = FAMILIES[family]
+    resident, trained, _, layers = FAMILIES[family]
     taken = (trained, resident, "zero_stage", "weight_copies", layers, bucket, "reduction_bytes")
     name = f"{family}_messages" if when is None else f"{family}_messages_in_buckets"
     title = "Messages of a round: one a layer, one a bucket, or one; none where there is nothing"
@@ -119,18 +116,13 @@ def _gathered(
     return xp.asarray(moved / xp.maximum(pieces, 1.0))
 
 
-def declare_shard(returns: str, message: str, shards: str, **further: Any) -> None:
-    """Declare the part of a message that each shard has."""
-    declare(returns, (message, shards), lambda whole, ranks: xp.asarray(whole / ranks), **further)
-
-
 def _declare_family(family: str, owner: str, balance: str, gathered: str) -> None:
     """Declare a family's messages and operations: a round of these as often as a step has one.
 
     `owner`: whose a gradient is, where that has to be said; then the mean of all stages by the
     largest, of gradients and of gathered weights.
     """
-    shards, resident, trained, narrow, _ = FAMILIES[family]
+    resident, trained, narrow, _ = FAMILIES[family]
     declare_pieces(family)
     pieces, reduced = f"{family}_messages", f"{family}_reduce_bytes"
     declare(
@@ -141,8 +133,6 @@ def _declare_family(family: str, owner: str, balance: str, gathered: str) -> Non
     title = "Weights of one message: updated ones, or with ZeRO-3 all"
     taken = (pieces, "zero_stage", *updated, *every)
     declare(f"{family}_gather_bytes", taken, _gathered, title, **ZERO)
-    title = "Gradients of a shard, of one message"
-    declare_shard(f"{family}_replica_bytes", reduced, shards, title=title, **FSDP)
     equal, shard, replica = GROUPS[family]
     once, often = ("gradient_sums",), ("gradient_reductions",)
     for name, words, message, group, share, forward, backward in (
@@ -249,15 +239,12 @@ for _returns, _gathers in (("dp_gather_time", True), ("dp_reduce_time", False)):
 # and its experts if it has any.
 
 
-def _declare_layer(family: str, trained: tuple[str, ...]) -> None:
+def _declare_layer(family: str) -> None:
     """Declare a layer's messages of one family, and the times of its gather and its reduction."""
-    prefix, shards = f"{family}_layer", FAMILIES[family][0]
+    prefix = f"{family}_layer"
     both = ("full_precision_gathered_bytes", "gathered_bytes")
     parts = (f"{prefix}_parameters", f"{prefix}_low_precision_parameters")
     declare(f"{prefix}_gather_bytes", (*both, *parts), in_both, **FSDP_LAYERS)
-    scattered = f"{prefix}_scatter_bytes"
-    title = "Gradient shard per layer"
-    declare_shard(f"{prefix}_replica_bytes", scattered, shards, title=title, **FSDP_LAYERS)
     _, shard, replica = GROUPS[family]
     for part, group, collective in (
         ("gather", shard, "all_gather"),
@@ -267,6 +254,5 @@ def _declare_layer(family: str, trained: tuple[str, ...]) -> None:
         on_network(f"{prefix}_{part}_time", "time", group, collective, f"{prefix}_{part}_bytes")
 
 
-_declare_layer("dp", ("dp_layer_trained_parameters",))
-# Routed experts have no adapters.
-_declare_layer("edp", ("trained_weights", "edp_layer_parameters"))
+for _family in FAMILIES:
+    _declare_layer(_family)

@@ -73,24 +73,6 @@ def far_latency(inter_node_step_latency, simple_fabric_factor):
     return inter_node_step_latency * (1.0 + simple_fabric_factor)
 
 
-def _wire(serialization_time, efficiency):
-    return serialization_time / efficiency
-
-
-for _returns, _time in (
-    ("inter_step_serialization_time", "inter_serialization_time"),
-    ("pod_step_serialization_time", "pod_serialization_time"),
-):
-    declare(_returns, (_time, "nic_efficiency"), _wire, source=OWN, when=NODES)
-
-
-@priced(returns="inter_step_ramp_time", name="inter_step_ramp_time_on_nodes", when=NODES)
-@priced(returns="pod_step_ramp_time", name="pod_step_ramp_time_on_nodes", when=NODES)
-def far_ramp_time(fabric_ramp_steps, inter_node_step_latency, nic_efficiency):
-    """Pipeline fill per inter-node or inter-pod step."""
-    return fabric_ramp_steps * inter_node_step_latency * nic_efficiency
-
-
 # Bytes on each level, at full rate.
 
 

@@ -157,14 +157,6 @@ DEEPEP = cited(
 )
 
 
-def _chunk(whole, chunks):
-    return whole / chunks
-
-
-declare("chunk_routed_elements", ("routed_elements", "expert_chunks"), _chunk)
-declare("chunk_expert_tokens", ("expert_tokens", "expert_chunks"), _chunk)
-
-
 def _expert_exposure(
     chunks: Array,
     first: Array,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import partial
 
 from overhead.arrays import xp
-from overhead.communication.data import declare_shard
 from overhead.communication.operation import on_network
 from overhead.compute.quantities import KERNELS
 from overhead.formula import cited, declare, formula
@@ -61,7 +60,6 @@ for _part, _whole in (("gather", "dp_gather_bytes"), ("scatter", "dp_reduce_byte
     # A layer is of the stage with most parameters, where stages have their own.
     _own = (*_taken, "parameter_stage_layers", "pp", "last_stage_layer_deficit", "order_holds")
     declare(f"dp_non_layer_{_part}_bytes", _own, _own_left, when=ORDERED, **FSDP)
-declare_shard("dp_non_layer_replica_bytes", "dp_non_layer_scatter_bytes", "shards", **FSDP)
 for _part, _group, _collective in (
     ("gather", "shard", "all_gather"),
     ("scatter", "shard", "reduce_scatter"),
