@@ -204,12 +204,17 @@ def update_time_memory(lasting_memory, gradient_memory, update_temporary_memory)
     return lasting_memory + gradient_memory + update_temporary_memory
 
 
-@formula(**GRADIENTS)
+@formula(assumes=("no more is allocated in the backward pass than is reserved",), **GRADIENTS)
 def allocated_memory(
-    loss_time_memory, backward_start_memory, backward_end_memory, update_time_memory
+    loss_time_memory,
+    backward_start_memory,
+    backward_end_memory,
+    update_time_memory,
+    reserved_memory,
 ):
     """Peak memory allocated by the framework: the maximum over a step."""
     backward = xp.maximum(backward_start_memory, backward_end_memory)
+    backward = xp.minimum(backward, reserved_memory)
     return xp.maximum(xp.maximum(loss_time_memory, backward), update_time_memory)
 
 

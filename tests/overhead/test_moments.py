@@ -86,3 +86,11 @@ def test_autocast_keeps_casts_of_weights() -> None:
         assert float(memory["weight_cast_memory"]) == expected
     assert float(held(plan, recompute="full")["saved_cast_memory"]) == one
     assert float(held(FSDP)["weight_cast_memory"]) == 0.0
+
+
+def test_a_layers_gradients_are_within_what_is_reserved() -> None:
+    """Few tokens: the input of a layer's reduction is more than all activations."""
+    plan = {**FSDP, "sequence_length": 16, "gathered_layers": 2, "preallocated_gradients": 0}
+    memory = held(plan, recompute="full")
+    assert float(memory["backward_end_memory"]) > float(memory["reserved_memory"])
+    assert float(memory["allocated_memory"]) == float(memory["reserved_memory"])
