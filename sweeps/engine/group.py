@@ -9,7 +9,7 @@ import numpy as np
 
 from overhead.choose import Builder
 from sweeps.engine import validity
-from sweeps.engine.evaluate import Evaluators
+from sweeps.engine.evaluators import Evaluators
 from sweeps.engine.grid import (
     Array,
     Block,

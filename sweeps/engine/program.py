@@ -28,7 +28,8 @@ from overhead.overlap.mechanisms import MECHANISMS
 from overhead.quantity import VOCABULARY
 from sweeps.display import BANDS, noun
 from sweeps.engine import validity
-from sweeps.engine.evaluate import Cuts, Evaluators, Limits, settings
+from sweeps.engine.evaluate import Cuts, Limits, settings
+from sweeps.engine.evaluators import Evaluators
 from sweeps.engine.grid import (
     BESIDE,
     STATUS,

@@ -19,7 +19,8 @@ from overhead.graph import Missing, Node, Space, below
 from overhead.overlap import mechanisms
 from overhead.plan import NO_ALGORITHM, NOT_OF_GROUPS, conditions, requirements
 from overhead.quantity import Array
-from sweeps.engine.evaluate import Cuts, Evaluator, Evaluators
+from sweeps.engine.evaluate import Cuts, Evaluator
+from sweeps.engine.evaluators import Evaluators
 from sweeps.engine.grid import LabelCase, Region
 
 NOT_DEFINED = NO_ALGORITHM.fault
