@@ -29,13 +29,11 @@ PLAIN = ("minimum", "maximum", "ceil", "floor", "where", "sqrt", "log2", "exp", 
 
 
 UNITS = re.compile(
-    r"(?:inf|\d[\d.]*(?:e[+-]?\d+)?) (?:days|h|min|[pnµmkKMGTP]?i?(?:B/s|B|s|J|W))(?![A-Za-z])"
+    r"\d[\d.]*(?:e[+-]?\d+)? (?:days|h|min|[pnµmkKMGTP]?i?(?:B/s|B|s|J|W))(?![A-Za-z])"
 )
 
 
 def _in_si(match: re.Match[str]) -> str:
-    if match.group().startswith("inf "):
-        return "inf"
     value = parse(match.group())
     assert value is not None, match.group()
     return repr(value)
@@ -43,7 +41,7 @@ def _in_si(match: re.Match[str]) -> str:
 
 def _stated(shown: str) -> float | None:
     """Return a result as it is shown, in SI; None where it is of another unit."""
-    if re.fullmatch(r"-?[\d.e+-]+|inf", shown):
+    if re.fullmatch(r"-?[\d.e+-]+", shown):
         return float(shown)
     return parse(shown) if UNITS.fullmatch(shown) else None
 
@@ -58,7 +56,7 @@ def test_verbose_puts_the_numbers_in(cli: Runner, line: str) -> None:
     # Each formula with the numbers in the place of its names gives what stands below it.
     functions: dict[str, Any] = {
         "number": np.float64,
-        "inf": np.inf,
+        "unlimited": np.inf,
         "negative_binomial_quantile": special.negative_binomial_quantile,
         "negative_binomial_tail": special.negative_binomial_tail,
         **{name: getattr(np, name) for name in PLAIN},

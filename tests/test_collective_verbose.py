@@ -23,7 +23,7 @@ PLAIN = {"topology", "collective", "algorithm", "message_bytes", *VARIANTS["in_n
 SIZES = {"small": 4096.0, "large": 1e9}
 FUNCTIONS: dict[str, Any] = {
     "number": np.float64,
-    "inf": np.inf,
+    "unlimited": np.inf,
     "gcd": lambda left, right: float(math.gcd(int(left), int(right))),
     "square_divisor": lambda n: float(max(k for k in range(1, int(n**0.5) + 1) if n % k == 0)),
     "popcount_sum": popcount_sum,
@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, Any] = {
     },
 }
 UNITS = re.compile(
-    r"(?:inf|\d[\d.]*(?:e[+-]?\d+)?) (?:[fpnµm]?s|min|h|[kKMGTPE]?i?B)(?:/s|/B)?(?![A-Za-z])"
+    r"\d[\d.]*(?:e[+-]?\d+)? (?:[fpnµm]?s|min|h|[kKMGTPE]?i?B)(?:/s|/B)?(?![A-Za-z])"
 )
 # An equation, the same with numbers, what each term of a sum comes to, and the result
 BLOCK = re.compile(
@@ -55,8 +55,6 @@ def questions() -> list[tuple[str, dict[str, Any]]]:
 
 def number(text: str) -> float:
     """Return what a number with its unit is in SI."""
-    if text.startswith("inf"):
-        return math.inf
     parsed = parse(text)
     return float(text.split(maxsplit=1)[0]) if parsed is None else parsed
 
