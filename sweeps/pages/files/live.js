@@ -224,15 +224,15 @@ function numbers(page, result, first, differs) {
     ]);
   const sent = page.data.parts.dimensions.map(([name, words]) => {
     const each = (part) => `${name}_communication_${part}`;
-    return [words, ...["count", "volume", "time", "energy"].map((part) => {
+    return [words, ...["volume", "time", "energy"].map((part) => {
       return shown(page, each(part), result.would(each(part)));
     })];
-  }).filter((row) => row[3] !== "–" && !row[3].startsWith("0 "));
+  }).filter((row) => row[2] !== "–" && !row[2].startsWith("0 "));
   fill("compare",
     make("h2", {}, "Numbers"),
     lines.length && result.can ? table(["", "now", ...(differs ? ["at the start"] : [])], lines) : note("None: there is no such plan."),
     ...(sent.length && result.can ? [make("h2", {}, "Communication time, before overlap"),
-      table(["", "messages", "most bytes a rank sends", "time", "energy"], sent)] : []),
+      table(["", "most bytes a rank sends", "time", "energy"], sent)] : []),
   );
 }
 
