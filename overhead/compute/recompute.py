@@ -19,7 +19,7 @@ PER_OP = cited(
     "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy",
     assumes=(
         "GEMMs of keys, of the attention output and of the gate are recomputed",
-        "scores and values are kept",
+        "scores and values are kept, merged where they come round a ring in parts",
     ),
     when={"recompute": "per_op"},
 )
@@ -80,7 +80,7 @@ def moe_module_matmul_time(
 
 @formula(
     returns="dense_layer_elementwise_recompute_time",
-    assumes=("casts are not recomputed",),
+    assumes=("casts are not recomputed", "attention in a ring merges its parts once more"),
     when=CHOSEN,
     **MODULES,
 )
@@ -98,6 +98,9 @@ def dense_module_elementwise_time(
     recompute_mlp,
     gated_mlp,
     mlp_width,
+    recompute_core_attn,
+    attention_layer_fraction,
+    merged_bytes,
     memory_efficiency,
     memory_bandwidth,
 ):
@@ -105,8 +108,9 @@ def dense_module_elementwise_time(
     norms = 2.0 * layer_norms * recompute_layernorm * hidden_size / sequence_shards
     rotation = 2.0 * recompute_mla_up_proj * (up_projection_width + latent_width)
     inside = (2.0 + gated_mlp) * recompute_mlp * mlp_width
-    moved = elementwise_factor * activation_bytes * rank_tokens * (norms + rotation + inside)
-    return moved / (memory_efficiency * memory_bandwidth)
+    merged = recompute_core_attn * attention_layer_fraction * merged_bytes
+    moved = activation_bytes * rank_tokens * (norms + rotation + inside) + merged
+    return elementwise_factor * moved / (memory_efficiency * memory_bandwidth)
 
 
 @formula(
@@ -164,6 +168,11 @@ def _keys(keys_and_values, width, time):
     return keys_and_values / (2.0 * xp.maximum(width, 1.0)) * time
 
 
+def _unmerged(elementwise, fraction, merging):
+    """Return a layer's cheap kernels without those that merge a ring's parts: results are kept."""
+    return xp.maximum(elementwise - fraction * merging, 0.0)
+
+
 @formula(returns="dense_layer_recompute_time", **PER_OP)
 def per_op_dense_layer_recompute_time(
     key_value_width,
@@ -173,11 +182,16 @@ def per_op_dense_layer_recompute_time(
     gated_mlp,
     mlp_up_forward_time,
     dense_layer_elementwise_forward_time,
+    attention_layer_fraction,
+    merge_forward_time,
 ):
     """Recomputation time of a dense layer: every second GEMM, and cheap kernels."""
     keys = _keys(key_value_width, qkv_width, qkv_forward_time)
     gate = gated_mlp / (1.0 + gated_mlp) * mlp_up_forward_time
-    return keys + attention_output_forward_time + gate + dense_layer_elementwise_forward_time
+    cheap = _unmerged(
+        dense_layer_elementwise_forward_time, attention_layer_fraction, merge_forward_time
+    )
+    return keys + attention_output_forward_time + gate + cheap
 
 
 @formula(returns="moe_layer_recompute_time", **PER_OP)
@@ -192,10 +206,15 @@ def per_op_moe_layer_recompute_time(
     expert_up_forward_time,
     expert_down_forward_time,
     moe_layer_elementwise_forward_time,
+    attention_layer_fraction,
+    merge_forward_time,
 ):
     """Recomputation time of an MoE layer: all routed experts."""
     keys = _keys(key_value_width, qkv_width, qkv_forward_time)
     shared = gated_mlp / (1.0 + gated_mlp) * shared_up_forward_time
     half = keys + attention_output_forward_time + router_forward_time + shared
     experts = expert_up_forward_time + expert_down_forward_time
-    return half + experts + moe_layer_elementwise_forward_time
+    cheap = _unmerged(
+        moe_layer_elementwise_forward_time, attention_layer_fraction, merge_forward_time
+    )
+    return half + experts + cheap

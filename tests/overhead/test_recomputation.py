@@ -174,6 +174,33 @@ def test_as_few_layers_are_recomputed_as_fit(
         assert peak(layers - 1) > room * (1 - 1e-12)
 
 
+@pytest.mark.parametrize("kind", ["ring", "mixed"])
+@pytest.mark.parametrize("shapes", [LLAMA3_70B, DEEPSEEK_V3])
+def test_attention_in_a_ring_merges_again_where_it_is_repeated(
+    shapes: dict[str, float], kind: str
+) -> None:
+    """Modules and whole layers repeat the merging of a ring's parts; kept results are merged."""
+    ring = {**shapes, "stage": 0, "cp": 4, "ulysses_ranks": 2}
+    of = "moe" if "experts" in shapes else "dense"
+
+    def repeated(name: str, **labels: str) -> float:
+        plan = {**ring, **NOTHING, "recompute_core_attn": 1.0}
+        step = evaluation(plan if labels["recompute"] == "selective" else ring, **labels)
+        return float(step[name])
+
+    elementwise = f"{of}_layer_elementwise_recompute_time"
+    merging = repeated("merge_forward_time", recompute="none", context_parallel=kind)
+    assert merging > 0.0
+    for how in ("selective", "full"):
+        parts = repeated(elementwise, recompute=how, context_parallel=kind)
+        whole = repeated(elementwise, recompute=how, context_parallel="all_gather")
+        assert parts == pytest.approx(whole + merging)
+    again = f"{of}_layer_recompute_time"
+    parts = repeated(again, recompute="per_op", context_parallel=kind)
+    whole = repeated(again, recompute="per_op", context_parallel="all_gather")
+    assert parts == pytest.approx(whole)
+
+
 @pytest.mark.thorough
 @settings(max_examples=40)
 @given(names=st.sets(st.sampled_from(sorted(MODULES))), more=st.sampled_from(sorted(MODULES)))
