@@ -1248,6 +1248,7 @@ class Step(CommonStep, total=False):
     embedding_activation_memory: Values
     middle_activation_memory: Values
     output_activation_memory: Values
+    gathered_key_activations: Values
     gathered_sequence_memory: Values
     activation_memory: Values
     loss_gradient_memory: Values

@@ -19,7 +19,7 @@ PER_OP = cited(
     "torchtitan/models/llama3/infra/parallelize.py, _save_list and _custom_policy",
     assumes=(
         "GEMMs of keys, of the attention output and of the gate are recomputed",
-        "scores and values are kept, merged where they come round a ring in parts",
+        "scores and values are kept, after a ring merges its parts",
     ),
     when={"recompute": "per_op"},
 )

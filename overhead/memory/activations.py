@@ -164,6 +164,40 @@ def unfused_score_bytes(
     return sequence_length * (kept + unfused_elementwise * single_bytes)
 
 
+# Keys and values that context-parallel ranks gather before they attend, as in the backward again.
+
+KEY_GATHER = cited(
+    "transformerengine",
+    "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py,"
+    " AttnFuncWithCPAndKVAllGather: k_ag, v_ag, dk, dv",
+    when={"context_parallel": "all_gather"},
+)
+
+
+@formula(
+    assumes=("latent attention that selects among tokens gathers latent vectors and indexer keys",),
+    **KEY_GATHER,
+)
+def gathered_key_activations(
+    cp,
+    activation_bytes,
+    rank_kv_heads,
+    query_head_size,
+    value_head_size,
+    kv_lora_rank,
+    qk_rope_head_size,
+    index_heads,
+    indexer_fraction,
+    index_head_size,
+):
+    """Keys and values of other CP ranks per token of a rank, gathered."""
+    latent = (kv_lora_rank > 0.0) & (index_heads > 0.0)
+    heads = rank_kv_heads * (query_head_size + value_head_size)
+    keys = xp.where(latent, kv_lora_rank + qk_rope_head_size, heads)
+    indexed = xp.where(index_heads > 0.0, indexer_fraction * index_head_size, 0.0)
+    return (cp - 1.0) * activation_bytes * (keys + indexed)
+
+
 # Weights that products take in fewer bytes than activations have are stored so, if the recipe says
 # so, or have copies; tables, norms, biases, the router and modules left in 16 bits do not.
 QUANTIZED = cited(

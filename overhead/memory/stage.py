@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from overhead.arrays import xp
 from overhead.formula import call, cited, formula
+from overhead.memory.activations import KEY_GATHER
 from overhead.memory.quantities import PARTS
 from overhead.model.order import of_stage
 from overhead.quantity import Array
@@ -184,6 +185,39 @@ def micro_batch_activation_memory(
     return rank_tokens * xp.maximum(kept, 0.0)
 
 
+@formula(
+    returns="micro_batch_activation_memory",
+    assumes=("gathered keys and values are kept, if at all, where attention is not recomputed",),
+    **KEY_GATHER,
+)
+def gathered_activation_memory(
+    rank_tokens,
+    stage_mlp_layers,
+    stage_lone_moe_layers,
+    kept_dense_layer_activations,
+    stage_moe_layers,
+    kept_moe_layer_activations,
+    has_backward,
+    kept_keys,
+    recomputed_attentions,
+    stage_layers,
+    attention_layer_fraction,
+    gathered_key_activations,
+):
+    """Saved activations of the stage per micro-batch, with keys and values of other ranks."""
+    layers = micro_batch_activation_memory(
+        rank_tokens,
+        stage_mlp_layers,
+        stage_lone_moe_layers,
+        kept_dense_layer_activations,
+        stage_moe_layers,
+        kept_moe_layer_activations,
+    )
+    kept = has_backward * kept_keys * xp.maximum(1.0 - recomputed_attentions, 0.0)
+    others = stage_layers * attention_layer_fraction * gathered_key_activations
+    return layers + kept * rank_tokens * others
+
+
 @formula(**TOTAL)
 def saved_activation_memory(
     in_flight_micro_batches, micro_batch_activation_memory, offloaded_activation_memory
@@ -245,6 +279,38 @@ def gathered_sequence_memory(
     others = 1.0 - 1.0 / sequence_shards
     element = layer_input_bytes + activation_bytes
     return gathered_sequences * rank_tokens * (hidden_size * others) * element
+
+
+@formula(
+    returns="gathered_sequence_memory",
+    assumes=(
+        "one layer at a time has keys and values of all tokens, and as many gradients",
+        "every stage has a layer of attention, if any has",
+    ),
+    **KEY_GATHER,
+)
+def gathered_key_memory(
+    gathered_sequences,
+    rank_tokens,
+    hidden_size,
+    sequence_shards,
+    layer_input_bytes,
+    activation_bytes,
+    gathered_key_activations,
+    attention_layer_fraction,
+    has_backward,
+):
+    """Sequences gathered by tensor-parallel ranks, keys and values by context-parallel ones."""
+    inputs = gathered_sequence_memory(
+        gathered_sequences,
+        rank_tokens,
+        hidden_size,
+        sequence_shards,
+        layer_input_bytes,
+        activation_bytes,
+    )
+    both = (1.0 + has_backward) * rank_tokens * gathered_key_activations
+    return inputs + xp.where(attention_layer_fraction > 0.0, both, 0.0)
 
 
 @formula(assumes=(SUM,), **TOTAL)

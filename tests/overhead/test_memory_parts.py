@@ -308,3 +308,26 @@ def test_sequences_are_whole_where_software_gathers_them() -> None:
     for other in ({"tp": 1}, {"sequence_parallel": 0}):
         alone = held({**plan, "gathered_sequences": 2, **other})
         assert float(alone["gathered_sequence_memory"]) == 0.0
+
+
+def test_keys_gathered_by_context_parallel_ranks_take_room() -> None:
+    """8,192 tokens of 8 heads of 128, keys and values, a fourth of them a rank's own."""
+    plan = {**LLAMA3_70B, "cp": 4}
+    others = 2 * 2 * 8192 * 8 * 128 * 3 / 4
+
+    def part(name: str, more: dict[str, float], **labels: str) -> float:
+        return float(held({**plan, **more}, **labels)[name])
+
+    gathering = {"context_parallel": "all_gather"}
+    live = "gathered_sequence_memory"
+    assert part(live, {}, context_parallel="ring") == 0.0
+    # With as many gradients in the backward; without one, the keys and values alone.
+    assert part(live, {}, **gathering) == 2 * others
+    assert part(live, {"has_backward": 0}, **gathering) == others
+    assert part(live, {"cp": 1}, **gathering) == 0.0
+    # Kept for the backward, all layers have them: unless attention is computed again.
+    saved = "micro_batch_activation_memory"
+    again = {"recompute": "selective"}
+    for labels, layers in ((gathering, 80), ({**gathering, **again}, 0)):
+        kept = part(saved, {"kept_keys": 1}, **labels) - part(saved, {"kept_keys": 0}, **labels)
+        assert kept == layers * others
