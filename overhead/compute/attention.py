@@ -167,9 +167,9 @@ OF_PRODUCTS = "that is of a fused kernel's tiles: here two GEMMs compute the sco
 
 
 @formula(**KERNELS)
-def attention_scores(rank_tokens, sequence_length, heads, tp):
-    """Attention score matrix elements per layer and rank, unfused."""
-    return rank_tokens * sequence_length * (heads / tp)
+def attention_scores(rank_tokens, sequence_length, heads, tp, attention_layer_fraction):
+    """Attention score matrix elements per rank, unfused: the mean of layers."""
+    return attention_layer_fraction * (rank_tokens * sequence_length * (heads / tp))
 
 
 def _unfused(passes: float) -> Any:

@@ -35,6 +35,26 @@ MODULES = cited("megatron", "megatron/core/transformer/transformer_config.py: re
 
 
 @formula(
+    returns="layer_attention_recompute_time",
+    assumes=("linear attention is not core attention: its state is kept",),
+    when=CHOSEN,
+    **MODULES,
+)
+def core_attention_time(
+    recompute_core_attn,
+    attention_forward_time,
+    attention_forward_flops,
+    rank_tokens,
+    mixer_scan_flops,
+    tp,
+):
+    """Attention time of recomputed modules: the part of scores and values."""
+    every = xp.where(attention_forward_flops > 0.0, attention_forward_flops, 1.0)
+    scanned = xp.minimum(rank_tokens * mixer_scan_flops / tp / every, 1.0)
+    return recompute_core_attn * (1.0 - scanned) * attention_forward_time
+
+
+@formula(
     returns="dense_layer_matmul_recompute_time",
     assumes=("projections up from latent vectors take as long as their part of the weights",),
     when=CHOSEN,

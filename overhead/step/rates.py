@@ -16,11 +16,13 @@ AGAIN = cited("korthikanti2022", "section 5 and appendix A")
     returns="recomputed_flops_per_token",
     source="megatron",
     where="megatron/core/transformer/transformer_config.py: recompute_modules",
+    assumes=("linear attention is not core attention: its state is kept",),
     when={"recompute": "selective"},
 )
 def module_flops_per_token(
     recompute_core_attn,
     computed_attention_flops_per_token,
+    mixer_scan_flops,
     recompute_mla_up_proj,
     layers,
     up_projection_weights,
@@ -40,7 +42,8 @@ def module_flops_per_token(
     mixture = moe_layers * (routed + recomputed_shared_experts * shared_expert_weights)
     dense = recompute_mlp * dense_mlp_layers * mlp_weights
     weights = recompute_mla_up_proj * layers * up_projection_weights + dense + mixture
-    return recompute_core_attn * computed_attention_flops_per_token + 2.0 * weights
+    scores = xp.maximum(computed_attention_flops_per_token - layers * mixer_scan_flops, 0.0)
+    return recompute_core_attn * scores + 2.0 * weights
 
 
 @formula(

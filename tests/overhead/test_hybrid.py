@@ -571,3 +571,27 @@ def test_blocks_of_a_window_are_as_many_as_are_computed(window: int, tile: int) 
     assert (
         exact <= found < float(Evaluation({**given, "sliding_window": 0}, {})["causal_tiled_span"])
     )
+
+
+def test_recomputed_core_attention_leaves_states_of_linear_attention() -> None:
+    """Of Qwen3-Next's layers a fourth have scores: these are repeated, and kept states are not."""
+    names = (
+        "hardware_flops computed_model_flops mixer_scan_flops recompute_part_time "
+        "computed_attention_flops_per_token attention_forward_time attention_scores"
+    ).split()
+    plan: dict[str, Any] = {"gpus": 64, "ep": 8, "global_batch_size": 64}
+    plan |= {"sequence_length": 8192, "memory_capacity": 1e15, "recompute": "selective"}
+    asked = sweep(names[:-1], model="qwen3-next-80b-a3b", **plan)
+    values = {name: float(asked[name]) for name in names[:-1]}
+    every = values["computed_attention_flops_per_token"]
+    scores = every - 48 * values["mixer_scan_flops"]
+    # Causal scores and values of 16 heads of 256, in 12 layers
+    assert scores == pytest.approx(12 * 4 * 4096 * 16 * 256)
+    again = values["hardware_flops"] - values["computed_model_flops"]
+    assert again == pytest.approx(scores * 64 * 8192)
+    repeated = 48 * values["attention_forward_time"] * scores / every
+    assert values["recompute_part_time"] == pytest.approx(repeated)
+    # Nor do layers without scores move any.
+    plan |= {"attention_kernel": "unfused"}
+    moved = float(sweep(names[-1:], model="qwen3-next-80b-a3b", **plan)["attention_scores"])
+    assert moved == 0.25 * 8192 * 8192 * 16
