@@ -99,6 +99,8 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     if (figure["x"], figure["y"]) == (MEMORY_TOTAL, STEP_TOTAL):
         title = "Step time of the best plans, and whether they fit"
     notes = _notes(figure, view, points, axes_of[0])
+    row = figure.options.get("answer")
+    answer = row - 1 if row is not None and row <= len(points.x) else int(best[0])
     sheet = sheet_of(
         figure,
         view,
@@ -106,13 +108,11 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
         notes,
         [""],
         panel=_panel(),
-        table=_table(figure, view, points, best),
+        table=_table(figure, view, points, best, answer),
     )
     made = frame(sheet, _legend(figure, view, points), *axes_of)
     axes = made.axes[0]
     _draw(axes, points, axes_of, front)
-    row = figure.options.get("answer")
-    answer = row - 1 if row is not None and row <= len(points.x) else int(best[0])
     axes.plot(points.x[answer], points.y[answer], zorder=2.4, **_ANSWER)
     if figure.options.get("deadline"):
         axes.axhline(figure["deadline"], zorder=1.9, **_DEADLINE)
@@ -289,24 +289,33 @@ def _legend(figure: Figure, view: View, points: _Points) -> Legend:
 
 # What a row of the table has beside a plan's name, in a column of a paper [in].
 _BESIDE_NAMES = 1.45
+_STAR = "\N{BLACK STAR}"
+_OWNERS = ("hardware", "model")  # what colours show that a plan's name doesn't say
 
 
 def _table(
-    figure: Figure, view: View, points: _Points, best: NDArray[np.int64]
+    figure: Figure, view: View, points: _Points, best: NDArray[np.int64], answer: int
 ) -> list[tuple[str, ...]]:
-    """Return the numbered plans as rows: number, values, name."""
+    """Return the numbered plans as rows: number, values, name; first the answer if it has none."""
     shape = tuple(view.dataset.sizes[dim] for dim in points.dims)
+    marks = [f"{rank}" for rank in range(1, len(best) + 1)]
+    if answer not in best:
+        best, marks = np.concatenate([[answer], best]), [_STAR, *marks]
     indices = [np.asarray(index) for index in np.unravel_index(best, shape)] if shape else []
     names = cell_names(view.dataset, points.dims, indices)
     scales = [
         (scale_of(view.units(figure[key])), points_along)
         for key, points_along in (("y", points.y), ("x", points.x))
     ]
+    owners = figure["by"] in _OWNERS
     rows: list[tuple[str, ...]] = []
-    for rank, (cell, name) in enumerate(zip(best.tolist(), names, strict=True), 1):
+    for mark, cell, name in zip(marks, best.tolist(), names, strict=True):
         name = launched(name)  # noqa: PLW2901
+        owner = points.names[points.colour[cell]] if owners else ""
+        if owner and owner not in name:
+            name = f"{owner}, {name}"  # noqa: PLW2901
         room = use().width - _BESIDE_NAMES
         first, *rest = wrap(together(name), room, use().note) if use().column else [name]
         values = (scale.text(float(column[cell])) for scale, column in scales)
-        rows += [(f"{rank}", *values, first), *(("", "", "", line) for line in rest)]
+        rows += [(mark, *values, first), *(("", "", "", line) for line in rest)]
     return rows

@@ -329,3 +329,21 @@ def test_the_answer_and_the_deadline_are_marked() -> None:
     legend = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
     assert "recommended" in legend
     assert f"deadline: {deadline:.3g} s" in legend
+    below = [text.get_text() for text in canvas.texts]
+    star = below.index("\N{BLACK STAR}")
+    assert star < below.index("1")  # the answer, which is none of the five fastest, comes first
+    assert below[star + 1] == f"{flat[position]:.3g} s"
+
+
+def test_a_table_of_plans_says_the_machine_of_each() -> None:
+    made = xr.Dataset(
+        {
+            "step_time": ("row", [2.0, 3.0], {"units": "s"}),
+            "peak_memory": ("row", [1e9, 2e9], {"units": "byte"}),
+        },
+        coords={"hardware": ("row", ["dgx-b200", "dgx-h100"]), "world_size": ("row", [8.0, 16.0])},
+    )
+    canvas = canvas_of(made, kind="best_plans", plans=["row"], by="hardware")
+    below = [text.get_text() for text in canvas.texts]
+    for rank, machine in (("1", "dgx-b200"), ("2", "dgx-h100")):
+        assert machine in below[below.index(rank) + 3]
