@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -24,6 +25,7 @@ from sweeps.plots.style import (
     INK,
     MUTED,
     STIPPLE,
+    UNBROKEN,
     Look,
     Scale,
     launched,
@@ -51,6 +53,7 @@ _CLOSE: dict[str, object] = {
     "linewidth": 0.0,
     "hatch": STIPPLE,
 }
+_STRIPES = ("//", "\\\\", "--", "||")  # of regions where several are equally good
 _NEAR = 0.1  # how much worse than the best, or above its bound, is as good as that
 _NO_REASON = "no value in the file"
 
@@ -224,13 +227,18 @@ def _compared(sets: Sequence[Sequence[int]], names: Sequence[str]) -> list[_Regi
     order = range(len(names)) if len(names) <= _OWN_COLOURS else seen
     colours = {entry: region_colour(index) for index, entry in enumerate(order)}
     regions = []
+    # Of two with the same first entries each has stripes of its own.
+    stripes: Counter[tuple[int, ...]] = Counter()
     for entries in sets:
         if len(entries) == 1:
             regions.append(_Region(names[entries[0]], colours[entries[0]]))
             continue
         every = len(entries) == len(names) > 2
         text = "all equal" if every else " = ".join(names[entry] for entry in entries)
-        regions.append(_Region(text, colours[entries[0]], colours[entries[1]], "//"))
+        pair = (*entries[:2],)
+        hatch = _STRIPES[stripes[pair] % len(_STRIPES)]
+        stripes[pair] += 1
+        regions.append(_Region(text, colours[entries[0]], colours[entries[1]], hatch))
     return regions
 
 
@@ -423,7 +431,7 @@ def _legend(figure: Figure, view: View, drawn: _Map, named: Collection[int]) -> 
     unnamed = [region for index, region in enumerate(drawn.regions) if index not in named]
     samples = [(region.name, _look(region)) for region in unnamed]
     if drawn.near.any():
-        share = f"within {100 * _NEAR:.0f} %"
+        share = f"within {100 * _NEAR:.0f}{UNBROKEN}%"
         samples.append(
             (f"{share} of the bound" if figure["bound"] else f"second best {share}", _CLOSE)
         )

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from sweeps.plots.best import _compared
 from sweeps.plots.placing import label_place
 from sweeps.plots.regions import HOLE, edges, regions_of, runs
 from sweeps.plots.tables import tabulate
@@ -89,3 +90,9 @@ def test_a_map_is_a_table_of_the_best() -> None:
         for row in rows:
             ends = of.sel(topology=row[0], ranks=int(row[1])).values
             assert [row[2], row[-1]] == [words[end] for end in ends]
+
+
+def test_regions_of_several_with_the_same_first_two_look_different() -> None:
+    regions = _compared([[0, 1], [0, 1, 2], [2]], ["ring", "torus", "mesh", "tree"])
+    looks = [(region.colour, region.stripes, region.hatch) for region in regions]
+    assert len({*looks}) == len(looks)
