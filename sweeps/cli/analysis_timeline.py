@@ -96,6 +96,7 @@ def _difference(job: Job, step: StepTimeline) -> str:
 
 
 def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> list[Path]:
+    from sweeps.plots.style import sentence
     from sweeps.plots.timeline import draw_stages
 
     evaluation = evaluation_of(job)
@@ -112,7 +113,7 @@ def _draw(job: Job, step: StepTimeline, stem: Path, notes: Sequence[str]) -> lis
         fixed=" · ".join(_plan(evaluation)),
         marks=marks,
         mark=MARK,
-        notes=notes,
+        notes=[sentence(note) for note in notes],
     )
 
 
@@ -129,7 +130,7 @@ def _drawn(step: StepTimeline) -> Mapping[str, list[Span]]:
         ]
         rows |= {
             f"{name}, {short}": [s for s in spans if s.row == row]
-            for row, short in zip((*STREAMS, COPIES), ("tp", "cp", "ep", "dp", "host"), strict=True)
+            for row, short in zip((*STREAMS, COPIES), ("TP", "CP", "EP", "DP", "host"), strict=True)
         }
     shown = {name: drawn_spans for name, drawn_spans in rows.items() if drawn_spans}
     # More would be too thin to read: the trace has them.

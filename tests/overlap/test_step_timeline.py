@@ -367,9 +367,10 @@ def test_the_command_writes_a_step(cli: Runner, tmp_path: Path) -> None:
     drawn = (tmp_path / "s.svg").read_text()
     for words in ("Training step of llama3-8b", "gpipe", "Forward", "Backward", "exposed", "Time"):
         assert words in drawn
+    assert ">TP<" in drawn
+    assert ">tp<" not in drawn
 
 
-@pytest.mark.thorough
 def test_the_command_marks_the_time_of_a_form_that_is_not_exact(
     cli: Runner, tmp_path: Path
 ) -> None:
@@ -382,7 +383,9 @@ def test_the_command_marks_the_time_of_a_form_that_is_not_exact(
     )
     (record,) = cli(f"analysis {STEP} --schedule zero_bubble_h1 --json").records
     assert mark["ts"] == pytest.approx(record["step_time_s"] * 1e6)
-    assert "Step time by its formula" in (tmp_path / "s.svg").read_text()
+    drawn = (tmp_path / "s.svg").read_text()
+    assert "Step time by its formula" in drawn
+    assert ">The course ends at" in drawn
 
 
 @pytest.mark.thorough
