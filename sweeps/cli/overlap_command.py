@@ -287,8 +287,9 @@ def _draw(job: Job, courses: Mapping[str, list[Span]], given: Given) -> None:
     notes.writelines(f"  ({line})\n" for line in _differences(job, courses))
     if given["plot"]:
         mechanism = _one_mechanism(job)
-        usual = default_folder() / (f"overlap-{mechanism}" if mechanism else "overlap")
-        stem = Path(given["output"]).with_suffix("") if given["output"] else usual
+        name = f"overlap-{mechanism}" if mechanism else "overlap"
+        output = given["output"]
+        stem = Path(output).with_suffix("") if output else default_folder() / name
         tell_drawn(_timelines(job, courses, stem), notes)
 
 
@@ -308,6 +309,8 @@ def _timelines(job: Job, courses: Mapping[str, list[Span]], stem: Path) -> list[
         name: values_of(job, case, ["sequential_time"])["sequential_time"]
         for name, case in zip(courses, job.program.cases, strict=True)
     }
+    sequential = {plain(name): time for name, time in sequential.items()}
+    courses = {plain(name): spans for name, spans in courses.items()}
     stem = stem.with_name(f"{stem.name}-timeline")
     if any(case.labels["mechanism"] == PIPELINE for case in job.program.cases):
         names = [worded("schedule", case.labels["schedule"], "1") for case in job.program.cases]

@@ -219,6 +219,20 @@ def test_pipelines_by_schedule(cli: Runner) -> None:
     )
 
 
+def test_a_figure_beside_a_file_has_words_and_leaves_no_folder(cli: Runner, tmp_path: Path) -> None:
+    cli("overlap --kind ring_exchange,bulk_queued --compute 4ms --comm 3ms --output o.nc --plot")
+    assert not (tmp_path / "outputs").exists()
+    for figure in ("o-timeline.svg", "o-hidden.svg"):
+        drawn = (tmp_path / figure).read_text(encoding="utf-8")
+        assert "ring exchange" in drawn
+        assert "ring_exchange" not in drawn
+
+
+def test_one_default_is_one_value(cli: Runner) -> None:
+    out = cli("overlap --mechanism ring_exchange --compute 40ms --comm 30ms").out
+    assert "Defaults: 1 value\n" in out
+
+
 @pytest.mark.thorough
 def test_a_file_and_its_figures(cli: Runner, tmp_path: Path) -> None:
     from sweeps.store.netcdf import open_dataset, verify
