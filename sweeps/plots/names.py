@@ -150,12 +150,14 @@ def worded(name: str, value: Any, units: str) -> str:
         return word if value else f"no {word}"
     if not isinstance(value, str | bytes):
         number = scale_of(units).given(float(value))
-        return (
-            display.phrase(name, number) if name == "world_size" else None
-        ) or f"{word} {number}"
+        if name == "training_tokens":
+            number = f"{value / 1e12:.4g} T" if value >= 1e12 else f"{value / 1e9:.4g} B"
+        other = name == "world_size" or name not in PLAN_NAMES
+        said = display.phrase(name, number) if other else None
+        return said or f"{word} {number}"
     text = value.decode() if isinstance(value, bytes) else value
     if name not in PLAN_NAMES:
-        return text
+        return (display.phrase(name, text) or text) if name.endswith("mechanism") else text
     said = display.phrase(name, text)
     if said:
         return said

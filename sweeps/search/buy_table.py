@@ -71,7 +71,6 @@ def _rows(several: Sequence[Bought], attrs: Mapping[str, str]) -> Layout:
     if len(several) > 1:
         words["model"] = [bought.first.labels.get("model", "") for bought, *_ in rows]
         asked["training_tokens"] = [bought.wish.tokens for bought, *_ in rows]
-        variables.append(placed(_days([bought.wish.days for bought, *_ in rows])))
     for name, each in words.items():
         variables.append(placed(flag_column(name, LABELS[name].meaning, each)))
     columns = [
@@ -82,6 +81,8 @@ def _rows(several: Sequence[Bought], attrs: Mapping[str, str]) -> Layout:
         ),
         *(placed(column) for column in plan_choices([detail.plan for detail in known])),
     ]
+    if len(several) > 1:
+        columns.append(placed(_days([bought.wish.days for bought, *_ in rows])))
     given = _shared(several)
     for name in (*asked, *words, *computed):
         given.pop(name, None)

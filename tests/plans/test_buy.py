@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -323,6 +324,15 @@ def test_several_purchases_have_the_numbers_of_each_alone(cli: Runner) -> None:
             same = (several.keys() & one.keys()) - {"plan"}
             assert {"run_cost_usd", "run_days", "verdict", "tp", "step_time_s"} <= same
             assert {name: several[name] for name in same} == {name: one[name] for name in same}
+
+
+def test_the_figure_of_several_purchases_names_each(cli: Runner, tmp_path: Path) -> None:
+    line = "buy --model llama3-8b -b 64 -s 4096 --price 2.5 --tokens 50B --days 10,20"
+    cli(f"{line} --output b.nc --plot")
+    drawn = (tmp_path / "b-days-over-dollars.svg").read_text(encoding="utf-8")
+    assert "16 GPUs, in 10 d" in drawn
+    assert "16 GPUs, in 20 d" in drawn
+    assert "#" not in "".join(re.findall(r">([^<]*)</text>", drawn))
 
 
 def test_bounds_that_are_known_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
