@@ -13,7 +13,7 @@ from tests.each import each
 
 load()
 # What tables show that is no quantity.
-OTHERS = {"chosen_algorithm", "best_split", *LABELS}
+OTHERS = {"chosen_algorithm", "best_split", "median_error", *LABELS}
 SCREENS = {"usual", "report", "table", "plan", "best", "bar", "title", "record"}
 
 

@@ -23,7 +23,7 @@ from sweeps.plots.schema import (
     stacked,
     total_of,
 )
-from sweeps.plots.stacks import Stacks, draw_stacks
+from sweeps.plots.stacks import TOGETHER, Stacks, draw_stacks
 from sweeps.plots.style import canonical, number, plain, scale_of, sentence
 from sweeps.plots.words import heading, joined, panels_of, sheet_of, short_name, status_bits
 
@@ -105,13 +105,16 @@ def _stacks(figure: Figure, view: View, panels: list[str], bars: Bars) -> tuple[
         labels = [short_name(view, name) for name in every]
         first, *others = {label.split()[0].lower() for label in labels}
         quantity = first if not others else _QUANTITIES.get(units, "total")
+        quantity = quantity if len(labels) > 1 else labels[0]
+        if all(map(display.percent, every)):
+            values, units = 100.0 * values, "%"
     rest = _rest(figure, view, bars, values.sum(axis=1), units)
     notes = [*bars.notes, *_notes(figure, view, rest, chosen=chosen)]
     if len(parts) > 1 and not chosen and np.any(rest > 0):
         values = np.concatenate([values, rest[:, None]], axis=1)
         labels, colours = [*labels, "the rest"], [*colours, _REST]
     values, below = folded(values)
-    if below:
+    if below and len(labels) > 1:
         taken = ", ".join(labels[part].split(": ")[-1] for part in below)
         notes.append(f"Below zero, so taken off the part beside it: {taken}.")
     if not chosen:
@@ -168,7 +171,10 @@ def _few(
     return (
         np.stack([values[:, parts].sum(axis=1) for parts, _ in groups], axis=1),
         [label for _, label in groups],
-        [colours[parts[0]] for parts, _ in groups],
+        [
+            colours[parts[0]] if len(parts) == 1 else TOGETHER[parts is rest[0]]
+            for parts, _ in groups
+        ],
     )
 
 

@@ -255,7 +255,7 @@ class View:
         ]
         # A way of splitting what isn't split.
         usual += [way for way, of in WAYS.items() if of in scalars and variables[of].values == 1.0]
-        asked = dict.fromkeys([*self.chosen, "precision", *sorted(given)])
+        asked = dict.fromkeys([*self.chosen, "hardware", "precision", *sorted(given)])
         return display.phrased(name for name in asked if name in scalars and name not in usual)
 
     def phrase(self, name: str) -> str:

@@ -50,6 +50,8 @@ _AROUND_BARS = 0.4  # inches of a column beside names and bars
 _BAR = 0.72  # of its slot
 _MOST_ROOM = 0.6  # of a panel's width, for what stands at a bar's end
 _PLAIN_COLOURS = 8  # areas after these are lighter, and striped to be told apart
+TOGETHER = (16, 17)  # the colours of small parts put together: those that work, and that wait
+_COLOURS_TOGETHER = ("#D9C9A8", "#4A4A4A")
 _STRIPES = "\\\\\\"  # lines: hundreds of dots would make a vector file large
 # What is beyond the capacity: paler, with stripes.
 _OVER: Look = {
@@ -95,6 +97,8 @@ class Stacks:
         """Return how a part's area is filled."""
         colour = self.colours[part] if self.colours else part
         look: Look = {"facecolor": region_colour(colour), "edgecolor": "white", "linewidth": 0.8}
+        if colour in TOGETHER:
+            return look | {"facecolor": _COLOURS_TOGETHER[TOGETHER.index(colour)]}
         if self.colours and colour >= _PLAIN_COLOURS:
             look |= {"hatch": _STRIPES, "edgecolor": MUTED, "linewidth": 0.0}
         return look
@@ -172,6 +176,8 @@ def name_rows(axes: Axes, names: Sequence[str], *, shown: bool = True) -> None:
     """Write the names of rows beside them, the first on top."""
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), names if shown else [""] * len(names))
+    if not any(names):  # a bar alone
+        axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
 
 

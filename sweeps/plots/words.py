@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps import display
-from sweeps.bands import UNKNOWN, bands_of
+from sweeps.bands import bands_of
 from sweeps.engine.grid import status_of
 from sweeps.plots.data import View
 from sweeps.plots.frame import ASSUMED_NOTE, Sheet
 from sweeps.plots.schema import KINDS, Figure, listed
-from sweeps.plots.style import long_name, plain, sentence, unbroken
+from sweeps.plots.style import launched, long_name, plain, sentence, unbroken
 
 if TYPE_CHECKING:
     pass
@@ -75,7 +75,10 @@ def sheet_of(
     return Sheet(
         figure["title"] or sentence(title),
         fixed=" · ".join(
-            [*_measured(view, figure), *(unbroken(view.phrase(name)) for name in view.fixed)]
+            [
+                *_measured(view, figure),
+                *(unbroken(launched(view.phrase(name))) for name in view.fixed),
+            ]
         ),
         notes=below,
         panels=panels,
@@ -84,6 +87,7 @@ def sheet_of(
 
 
 # Times, and what follows from them alone: a figure of these tells its band.
+_NOT_STORED = "band not in the file"  # a band that is not known stands in the file as such
 TIMED = {"time", "algbw", "busbw", "chosen_algorithm", "step_time"}
 
 
@@ -94,7 +98,9 @@ def _measured(view: View, figure: Figure) -> list[str]:
     bands = bands_of(view.dataset).removeprefix("measured ")
     shown = {name for key in KINDS[figure.kind].shown for name in listed(figure[key])}
     if not bands and shown & TIMED:
-        bands = UNKNOWN
+        bands = _NOT_STORED
+    if bands and not bands.startswith("band"):
+        bands = f"band {bands}"
     return [unbroken(bands)] if bands else []
 
 

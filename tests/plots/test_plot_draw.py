@@ -45,7 +45,7 @@ def test_curves_say_what_they_show(networks: Make, tmp_path: Path) -> None:
     text = drawn(networks(), tmp_path, kind="curves", at=at, lower_bound=True)
     for words in (
         "Time of all_reduce, by message size and topology",
-        "band not known · all_reduce · dgx-h100 · 64 ranks",
+        "band not in the file · all_reduce · dgx-h100 · 64 ranks",
         "Message size (nccl-tests convention), M",
         "Collective time, T",
         "32 MiB",

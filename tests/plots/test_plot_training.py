@@ -316,8 +316,8 @@ def test_any_one_axis_may_have_the_bars() -> None:
     made = make_training(bandwidth=tuple(1e9 * k for k in range(10, 50)))
     at = {"plan": 18, "micro_batch_size": 1, "recompute": "none"}
     canvas = canvas_of(made, kind="communication", x="inter_bandwidth", most=6, at=at)
-    assert names(canvas)[0] == "inter bandwidth 80 Gbit/s"
-    assert names(canvas)[-1] == "inter bandwidth 392 Gbit/s"
+    assert names(canvas)[0] == "80 Gbit/s between nodes"
+    assert names(canvas)[-1] == "392 Gbit/s between nodes"
     assert len(names(canvas)) == 6
     assert "6 of 40 values of inter bandwidth, evenly chosen" in title_of(canvas)
 
@@ -335,8 +335,8 @@ def test_a_bar_for_each_of_few_labels() -> None:
 def test_what_all_rows_have_in_common_is_said_once() -> None:
     made = make_training()
     canvas = canvas_of(made, kind="memory", at={"plan": [15, 16, 17], "micro_batch_size": 1})
-    assert all("tp" not in name for name in names(canvas))
-    assert "tp 8" in title_of(canvas)
+    assert all("TP" not in name for name in names(canvas))
+    assert "TP 8" in title_of(canvas)
     assert "512 GPUs" in title_of(canvas)
 
 
@@ -567,3 +567,23 @@ def test_a_sweep_of_memory_without_its_parts_writes_its_file_and_figures(
     output = Runner(capsys)("run mine.toml --plot").out
     assert "wrote outputs/mine.nc" in output
     assert Path("outputs/mine-memory.png").stat().st_size > 5_000
+
+
+def test_small_parts_put_together_have_colours_that_no_part_has() -> None:
+    made = make_training(recompute=("full",), micro_batch_size=(1,))
+    canvas = canvas_of(made, kind="step_parts", at={"plan": [17, 18]})
+    legend = canvas.subfigs[0].legends[0]
+    names = [text.get_text() for text in legend.get_texts()]
+    colours = [mpl.colors.to_hex(patch.get_facecolor()) for patch in legend.get_patches()]
+    for name in ("Other communication and\nwaiting", "Other computation and\noverhead"):
+        assert colours[names.index(name)] not in {region_colour(index) for index in range(16)}
+
+
+def test_one_part_below_zero_is_not_taken_off_another() -> None:
+    made = make_training(recompute=("none",), micro_batch_size=(1,))
+    free = made["memory_capacity"] - made["peak_memory"]
+    made = made.assign(memory_headroom=free.assign_attrs(units="byte", long_name="free memory"))
+    canvas = canvas_of(made, kind="bars", parts=["memory_headroom"], x="plan")
+    assert (free < 0).any()
+    assert "Below zero" not in title_of(canvas)
+    assert "Free memory (GB)" in title_of(canvas)
