@@ -108,6 +108,7 @@ class Sheet:
     table: Sequence[Sequence[str]] = ()  # Rows above the notes, such as of numbered points
     panels: Sequence[str] = ("",)  # A heading for each panel; one empty text for a single panel
     strip: float = 0.0  # Height in inches of a second panel under each; 0 for none
+    stacked: bool = False  # Whether a paper has its panels one below another, however many
     # A panel's width and height in inches; by default from the number of panels
     panel: tuple[float, float] | None = None
 
@@ -272,7 +273,7 @@ def frame(
     """Make a sheet with its panels, their axes and its legend; a strip's axis is a second one."""
     from matplotlib.figure import Figure as Canvas
 
-    columns = columns_of(len(sheet.panels), strips=sheet.strip > 0.0)
+    columns = columns_of(len(sheet.panels), strips=sheet.strip > 0.0 or sheet.stacked)
     rows = math.ceil(len(sheet.panels) / columns)
     wide, high = _panel(sheet)
     across = use().width if use().column else wide * columns + 2 * _AROUND

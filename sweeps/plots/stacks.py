@@ -127,7 +127,9 @@ def draw_stacks(stacks: Stacks, sheet: Sheet) -> Canvas:
         stacks = replace(stacks, units=IN_GPU)
     size = stacks.panel()
     value = _value_axis(stacks, size[0])
-    made = frame(replace(sheet, panel=size, panels=stacks.panels), _legend(stacks), value)
+    made = frame(
+        replace(sheet, panel=size, panels=stacks.panels, stacked=True), _legend(stacks), value
+    )
     for index, axes in enumerate(made.axes):
         _draw_panel(axes, stacks, index, value, made)
     return made.finished()
@@ -280,7 +282,7 @@ def draw_tornado(figure: Figure, view: View) -> Canvas:
     known = {key: region_colour(colour) for key, colour in _SIDES}
     legend = Legend([(name, {"facecolor": colour}) for name, colour in known.items()])
     title = str(view.dataset.attrs.get("title", "what constants move an answer by"))
-    notes = ["Each constant by itself, all others as they are. * assumed"]
+    notes = ["Each constant by itself, all others as they are. *: assumed."]
     if seen.size > len(chosen):
         notes.append(f"{seen.size - len(chosen)} more move it less.")
     sheet = sheet_of(

@@ -20,6 +20,8 @@ from sweeps.cli import run
 from sweeps.plots import draw, measured, recorded, timeline, tuning
 from sweeps.plots.style import MUTED, USES, use, using
 from sweeps.store.netcdf import open_dataset
+from tests.plots.drawing import canvas_of
+from tests.plots.training_datasets import make_training
 
 SWEEPS = Path(__file__).parents[2] / "specs" / "sweeps"
 # Those in the gallery are drawn in every use, below; one declares no figure.
@@ -242,6 +244,17 @@ def test_a_command_draws_in_a_style(
     drawn = {path.stem for path in tmp_path.glob("*.pdf")}
     assert names <= drawn
     assert not list(tmp_path.glob("*.png"))
+
+
+def test_panels_of_bars_are_below_each_other_in_a_column() -> None:
+    made = make_training(micro_batch_size=(1, 2, 4, 8))
+    with using("paper"):
+        at = {"plan": [16, 17, 18], "recompute": "none"}
+        canvas = canvas_of(made, kind="step_parts", x="plan", panels="micro_batch_size", at=at)
+        assert not texts_that_meet(canvas)
+    boxes = [axes.get_position() for axes in canvas.axes]
+    assert len(boxes) == 4
+    assert len({round(box.x0, 3) for box in boxes}) == 1
 
 
 def test_type_on_a_slide_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
