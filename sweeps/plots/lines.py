@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sweeps.plots.axis import better_of, scale_for
 from sweeps.plots.data import View
-from sweeps.plots.names import PLAN_NAMES
+from sweeps.plots.names import PLAN_NAMES, worded
 from sweeps.plots.relative import baseline_words, ideal_of, in_percent, percent_attrs
 from sweeps.plots.schema import Figure
 from sweeps.plots.style import BOUND, STROKES, Look, line_look, number
@@ -68,7 +68,12 @@ def lines_of(
     figure: Figure, view: View, dims: Sequence[str], filled: NDArray[np.bool_]
 ) -> list[Line]:
     """Return the lines of a figure."""
-    labels = [view.labels(dim) for dim in dims]
+    labels = [
+        [worded(dim, name, "1") for name in view.labels(dim)]
+        if dim == "schedule" or dim.endswith("mechanism")
+        else view.labels(dim)
+        for dim in dims
+    ]
     lines: list[Line] = []
     strokes: dict[int, int] = {}
     count = filled.shape[0] if filled.shape else 0

@@ -157,7 +157,7 @@ def worded(name: str, value: Any, units: str) -> str:
         return said or f"{word} {number}"
     text = value.decode() if isinstance(value, bytes) else value
     if name not in PLAN_NAMES:
-        return (display.phrase(name, text) or text) if name.endswith("mechanism") else text
+        return plain(text) if name.endswith("mechanism") else text
     said = display.phrase(name, text)
     if said:
         return said

@@ -347,3 +347,16 @@ def test_a_table_of_plans_says_the_machine_of_each() -> None:
     below = [text.get_text() for text in canvas.texts]
     for rank, machine in (("1", "dgx-b200"), ("2", "dgx-h100")):
         assert machine in below[below.index(rank) + 3]
+
+
+def test_lines_of_schedules_are_called_as_people_call_them() -> None:
+    times = xr.DataArray(
+        [[4.0, 5.0], [3.0, 4.5]], dims=("schedule", "pp"), attrs={"units": "s", "long_name": "t"}
+    )
+    coords = {"schedule": ["one_f_one_b", "zero_bubble_h1"], "pp": [4.0, 8.0]}
+    made = xr.Dataset({"step_time": times}, coords=coords)
+    canvas = canvas_of(made, kind="curves", x="pp", y="step_time", lines=["schedule"])
+    words = {text.get_text() for axes in canvas.axes for text in axes.texts} | {title_of(canvas)}
+    assert any("1F1B" in text for text in words)
+    assert any("zero bubble h1" in text for text in words)
+    assert not any("one_f_one_b" in text for text in words)
