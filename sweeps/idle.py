@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overhead.completion import TAKEN_SMS
 from overhead.labels import LABELS
+from overhead.quantity import VOCABULARY
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, tell_all
 from sweeps.spec.resolve import resolve
@@ -34,10 +36,18 @@ SPLIT_BY = {
     "dispatcher": "ep",
     "schedule": "pp",
     "virtual_pipeline_size": "pp",
+    "embedding_layer_weight": "pp",
+    "head_layer_weight": "pp",
     "tp_overlap": "tp",
     "cp_overlap": "cp",
     "ep_overlap": "ep",
 }
+# What slows computing down acts where overlap isn't a fraction or of buckets, which contain it.
+CONTENDED = "changes nothing: overlap by fractions or by gradient buckets contains it"
+# None of a GPU's multiprocessors, streams or channels, and more than any has.
+ENDS = (0.0, 1e4)
+# Of more cells or plans it takes too long to look at each.
+MOST_TRIED = 100_000
 # What acts where a model has experts.
 OF_EXPERTS = ("expert_load_imbalance", "rank_load_imbalance")
 # Labels that always say what is computed, or which files it is taken of.
@@ -127,12 +137,15 @@ def check_taken(
 ) -> None:
     """Refuse what nothing here takes, nor where jobs beside it are asked for, too."""
     used, faults = job.program.used().union(*(other.program.used() for other in beside)), []
-    pods = "nodes_per_pod" in job.sweep.given
+    pods, jobs = "nodes_per_pod" in job.sweep.given, (job, *beside)
     for name in (name for name, text in options.items() if text is not None):
         alone = name.startswith("pod_") and not pods
         if name not in job.sweep.given or name in LABELS or name in NEEDED:
             continue
-        why = split_needed(name, (job, *beside)[-1].program.grid.columns)
+        why = split_needed(name, jobs[-1].program.grid.columns)
+        if name in TAKEN_SMS and name in used and not any(_slowed(other, name) for other in jobs):
+            faults.append(fault(name, str(options[name]), CONTENDED, "leave it out"))
+            continue
         if (name in used and not alone and not why) or as_not_given(name, job.sweep.constants):
             continue
         without = _without(job, name, folders)
@@ -179,6 +192,27 @@ def _is_idle(job: Job, name: str, without: Resolved, folders: Sequence[Path]) ->
     return True
 
 
+def _slowed(job: Job, name: str) -> bool:
+    few = job.program.grid.cells <= MOST_TRIED
+    return not few or slows(job.resolved, name, job.program.wanted)
+
+
+def slows(resolved: Resolved, name: str, wanted: tuple[str, ...]) -> bool:
+    """Return whether what communication takes of a GPU's multiprocessors changes any number."""
+
+    def numbers(value: float) -> Mapping[str, NDArray[Any]]:
+        axes = tuple(
+            replace(axis, columns={name: np.full(len(axis), value)}) if axis.name == name else axis
+            for axis in resolved.axes
+        )
+        given = {name: value} if name in resolved.constants else {}
+        other = replace(resolved, axes=axes, constants={**resolved.constants, **given})
+        return Program.of_sweep(other, wanted, optional=True).evaluate(wanted)
+
+    low, high = (numbers(min(end, VOCABULARY[name].maximum)) for end in ENDS)
+    return not _equal(low, high)
+
+
 def _without(job: Job, name: str, folders: Sequence[Path]) -> Resolved | None:
     """Return what is taken where one thing isn't given: nothing where that is the same, or none."""
     sweep = job.sweep
@@ -191,8 +225,16 @@ def _without(job: Job, name: str, folders: Sequence[Path]) -> Resolved | None:
     except InputError:
         return None
     told = sweep.labels.get(name, sweep.constants.get(name))
+    return None if told is not None and is_taken(without, name, told) else without
+
+
+def is_taken(without: Resolved, name: str, told: object) -> bool:
+    """Return whether a value is what holds where it isn't given, taken or by formulas."""
     taken = without.labels.get(name, without.constants.get(name))
-    return None if told is not None and taken == told else without
+    if taken is not None or told is None or name not in VOCABULARY:
+        return bool(taken == told)
+    known = Program.of_sweep(without, (name,), optional=True).evaluate((name,))
+    return name in known and bool(np.all(known[name] == told))
 
 
 def _same_numbers(job: Job, other: Resolved) -> bool:
@@ -202,11 +244,14 @@ def _same_numbers(job: Job, other: Resolved) -> bool:
     first = tuple(name for name in ("step_time", "peak_memory", "time") if name in wanted)
     for names in (first, wanted):
         program = Program.of_sweep(other, names, optional=True)
-        known, arrays = job.program.evaluate(names), program.evaluate(names)
-        if known.keys() != arrays.keys():
-            return False
-        if not all(
-            np.array_equal(known[n], arrays[n], equal_nan=known[n].dtype.kind == "f") for n in known
-        ):
+        if not _equal(job.program.evaluate(names), program.evaluate(names)):
             return False
     return True
+
+
+def _equal(known: Mapping[str, NDArray[Any]], other: Mapping[str, NDArray[Any]]) -> bool:
+    """Return whether both have the same numbers by the same names."""
+    return known.keys() == other.keys() and all(
+        np.array_equal(values, other[name], equal_nan=values.dtype.kind == "f")
+        for name, values in known.items()
+    )

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from overhead.completion import TAKEN_SMS
 from sweeps.engine.program import Program
 from sweeps.errors import InputError, fault, tell_all
-from sweeps.idle import ALWAYS, IDLE, alike, as_not_given, split_needed
+from sweeps.idle import (
+    ALWAYS,
+    CONTENDED,
+    IDLE,
+    MOST_TRIED,
+    alike,
+    as_not_given,
+    is_taken,
+    slows,
+    split_needed,
+)
 from sweeps.search.answer import RUN, WHOLE
 from sweeps.search.request import DEGREES, NEEDED, NUMBER_CHOICES, Point
 from sweeps.search.space import Space, space_of
@@ -56,10 +67,16 @@ def _idle(point: Point, names: Collection[str], *, run: bool) -> dict[str, str]:
         why = split_needed(name, space.plan.grid.columns)
         if as_not_given(name, point.constants):
             continue
+        if name in TAKEN_SMS and name in used and space.plan.grid.cells <= MOST_TRIED:
+            if not slows(space.resolved, name, ("step_time",)):
+                reasons[name] = CONTENDED
+            continue
         if (name in used and not why) or len(point.choices.get(name, ())) > 1:
             continue
         without = _without(point, name)
-        if without is None or without.plan is None or _value(without, name) == _value(space, name):
+        if without is None or without.plan is None:
+            continue
+        if is_taken(without.resolved, name, _value(space, name)):
             continue  # it says what is taken anyway
         if why or _same(without, space, {name, *SURENESS}, whole, run=run):
             reasons[name] = why or IDLE

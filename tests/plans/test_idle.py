@@ -50,6 +50,8 @@ def test_python_refuses_it_too() -> None:
         (ASKED, {"context_parallel": "all_gather"}, False),  # searched with cp above 1
         (ASKED, {"context_parallel": "ring", "cp": 1}, False),  # what is taken anyway
         (ASKED, {"cp_overlap": 0.8, "cp": 1}, False),
+        (ASKED, {"head_layer_weight": 0, "pp": 1}, False),
+        (ASKED, {"comm_sms": 20}, False),  # ZeRO 3 is slowed down by it
         (ASKED, {"recompute": "selective", "recompute_mlp": 1}, False),
         (ASKED, {"capital_cost": 30000, "electricity_price": 1e-7}, False),
         (ASKED, {"sliding_window": 1024}, False),
@@ -94,6 +96,14 @@ def test_python_warns_of_constants_that_change_nothing() -> None:
         sweeps.run(IDLE)
     with pytest.warns(UserWarning, match="nothing here depends on it: chunks"):
         sweeps.sweep("time", ranks=8, message_bytes=1e9, chunks=4)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "more", ["--count-head-as 0", "--count-embedding-as 0", "--comm-sms 20 --framework torchtitan"]
+)
+def test_an_analysis_takes_what_acts_and_what_is_taken_anyway(cli: Runner, more: str) -> None:
+    cli(f"analysis --model llama3-8b --gpus 8 --seq-len 4096 {more}")
 
 
 STEP = keyed("model=llama3-8b world_size=16 pp=2 global_batch_size=32 sequence_length=4096")
