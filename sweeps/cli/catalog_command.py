@@ -57,6 +57,8 @@ from sweeps.wrapping import aligned, fitted, room
 if TYPE_CHECKING:
     from sweeps.origin import Origin
     from sweeps.spec.framework import Framework
+# Of more shapes three stand a line, where the terminal has room.
+MANY_SHAPES = 20
 # What is told of a model's parameters, and of one token's forward pass.
 COUNTS = ("parameters", "active_parameters")
 PARTS = ("mixer_parameters", "mlp_parameters", "moe_parameters", "embedding_parameters")
@@ -273,20 +275,22 @@ def _choice_lines(choices: Mapping[str, Origin], *, whole: bool) -> Iterator[str
         yield f"  {name.ljust(width)}  {choice.value:<14} {choice.kind:<14} {choice.source}"
 
 
-def _pair_lines(texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield values without their sources, two a line where the terminal has room."""
+def _pair_lines(texts: Mapping[str, str], most: int = 2) -> Iterator[str]:
+    """Yield values without their sources, as many a line as the terminal has room for."""
     items = list(texts.items())
-    count = -(-len(items) // 2)
-    halves = [_padded(half) for half in (items[:count], items[count:])]
-    if sum(len(half[0]) for half in halves if half) + 4 > room():
-        halves = [_padded(items), []]
-    for first, second in zip_longest(*halves, fillvalue=""):
-        yield f"  {first}  {second}".rstrip()
+    # A space less between names and values is better than a line more for each.
+    for columns, gap in ((columns, gap) for columns in range(most, 0, -1) for gap in (2, 1)):
+        count = max(-(-len(items) // columns), 1)
+        parts = [_padded(items[at : at + count], gap) for at in range(0, len(items), count)]
+        if sum(2 + len(part[0]) for part in parts) <= room():
+            break
+    for line in zip_longest(*parts, fillvalue=""):
+        yield f"  {'  '.join(line)}".rstrip()
 
 
-def _padded(items: Sequence[tuple[str, str]]) -> list[str]:
+def _padded(items: Sequence[tuple[str, str]], gap: int) -> list[str]:
     wide, width = (max((len(item[k]) for item in items), default=0) for k in (0, 1))
-    return [f"{name.ljust(wide)}  {text.ljust(width)}" for name, text in items]
+    return [f"{name.ljust(wide + gap)}{text.ljust(width)}" for name, text in items]
 
 
 def _figure_lines(
@@ -319,7 +323,8 @@ def _model_lines(model: Model, seq_length: str | None) -> Iterator[str]:
         if (name in model.stated and name not in NUMBERS) or name in {"kv_heads", "head_size"}
     }
     plain = {n: figure for n, figure in figures.items() if figure.source == model.source}
-    yield from _pair_lines({name: f"{figure.value:,.0f}" for name, figure in plain.items()})
+    shapes = {name: f"{figure.value:,.0f}" for name, figure in plain.items()}
+    yield from _pair_lines(shapes, most=3 if len(shapes) > MANY_SHAPES else 2)
     rest = [name for name in figures if name not in plain]
     width = max(map(len, rest), default=0)
     for name in rest:
