@@ -257,7 +257,7 @@ def read_number(flag: str, text: str | None, faults: list[str], unit: str) -> fl
     except ValueError:
         value = float("nan")
     if not 0.0 < value < float("inf"):
-        example = {"tokens": "2T, 300B or 1e12", "USD": "2M, 300k or 1e6"}.get(unit, "21")
+        example = {"tokens": "2T or 300B", "USD": "2M or 300k"}.get(unit, "21")
         several = "takes one value" if "," in text or ":" in text else "can't be read"
         faults.append(fault(flag, text, several, f"a number above 0, such as {example}"))
         return None
