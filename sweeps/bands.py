@@ -18,6 +18,8 @@ UNKNOWN = "band not known"
 # What memory does, by the formula's number.
 FIT = ("does not fit", "fits, at risk", "fits")
 NO_ROOM, AT_RISK, FITS = FIT
+# At risk where the prediction itself is above the capacity, and its band reaches below.
+MAY_NOT_FIT = "may not fit"
 # The share of a GPU's memory that a plan which is recommended may take: the rest goes to fragments
 # and to what the prediction is off.
 MEMORY_LIMIT = 0.9
@@ -86,10 +88,12 @@ def memory_words(needed: float, capacity: float, low: float, high: float) -> str
 
 
 def fit_of(needed: float, capacity: float, low: float, high: float) -> str:
-    """Return whether memory fits, in the words of `FIT`; without a band what is needed decides."""
+    """Return whether memory fits, in words; without a band what is needed decides."""
     ends = (0.0, 0.0) if math.isnan(low) or math.isnan(high) else (low, high)
     if needed * (1.0 + ends[0]) > capacity:
         return NO_ROOM
+    if needed > capacity:
+        return MAY_NOT_FIT
     return AT_RISK if needed * (1.0 + ends[1]) > capacity else FITS
 
 

@@ -14,7 +14,7 @@ import sweeps
 from overhead import build_topology, collective
 from overhead.communication.operation import DIMENSIONS
 from overhead.step.parts import PARTS as STEP_PARTS
-from sweeps.bands import percent
+from sweeps.bands import fit_of, percent
 from sweeps.display import MEAN_OF_KINDS, OWN_KINDS
 from sweeps.job import evaluation_of
 from sweeps.spec.catalog import load_framework
@@ -658,6 +658,25 @@ def test_a_domain_of_72_is_cut_as_jobs_are_placed(cli: Runner, gpus: int, taken:
     assert (whole.code == 0) == (72 % gpus == 0 or gpus % 72 == 0)
 
 
+@pytest.mark.parametrize(
+    ("needed", "words"),
+    [(70, "fits"), (80, "fits, at risk"), (88, "may not fit"), (95, "does not fit")],
+)
+def test_what_is_predicted_above_the_memory_may_not_fit(needed: float, words: str) -> None:
+    assert fit_of(needed, 84.9, -0.08, 0.1) == words
+
+
+@pytest.mark.thorough
+def test_a_table_says_which_rows_may_not_fit(cli: Runner) -> None:
+    line = "analysis --model llama3-70b --gpus 64 --tp 8 --sp --zero-stage 1 --global-batch 128"
+    rows = cli(f"{line} --seq-len 10240,13312,16384").out.splitlines()
+    risky, above = (
+        next(row for row in rows if f"  {tokens}  " in row) for tokens in (10240, 13312)
+    )
+    assert risky.endswith("fits, at risk")
+    assert above.endswith("may not fit")
+
+
 @pytest.mark.thorough
 def test_the_lightest_recomputation_that_fits_is_told_where_none_is_stated(cli: Runner) -> None:
     line = "analysis --model llama3-70b --gpus 64 --tp 8 --sp --zero-stage 1 --global-batch 128"
@@ -690,7 +709,7 @@ def test_the_first_stage_of_zero_that_fits_is_told(cli: Runner) -> None:
     text = " ".join(cli(f"{line} --zero-stage {stage}").out.split())
     assert f"{time} per step" in text
     assert f"{float(memory.removesuffix(' GB')):.3g} of 84.9 GB per GPU (-8/+10 %): fits" in text
-    assert "at risk" in cli(f"{line} --zero-stage {int(stage) - 1}").out
+    assert "may not fit" in " ".join(cli(f"{line} --zero-stage {int(stage) - 1}").out.split())
 
 
 def test_plans_on_a_part_of_a_domain_can_run(cli: Runner) -> None:

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from sweeps import display
-from sweeps.bands import AT_RISK, FIT, FITS, NO_ROOM, band_of, band_words, brief, percent
+from sweeps.bands import (
+    AT_RISK,
+    FIT,
+    FITS,
+    MAY_NOT_FIT,
+    NO_ROOM,
+    band_of,
+    band_words,
+    brief,
+    percent,
+)
 from sweeps.cli.numbers import column, shown
 from sweeps.cli.sections import first_rows
 from sweeps.engine.validity import NOTES, ONE_RANK
@@ -127,7 +137,7 @@ def _best_step(every: Sequence[Record], done: Sequence[Record], axes: Sequence[s
     if not fits:
         text += f": {NO_ROOM}"
     elif float(best.get("memory_state", FITTING)) < FITTING:
-        text += f": {AT_RISK}"
+        text += f": {_risk(best)}"
     where = _where(best, axes)
     text += f"; {what}, with {where}" if where else ""
     few = f"; {len(every) - len(fits):,} of {len(every):,} don't fit or can't be"
@@ -269,6 +279,11 @@ def _bands(records: Sequence[Record]) -> list[str]:
     return ["band", *(band_words(*map(float, pair)) for pair in ends)]
 
 
+def _risk(record: Record) -> str:
+    """Return what memory is whose band has the capacity inside."""
+    return MAY_NOT_FIT if float(record.get("memory_headroom", 0.0)) < 0.0 else AT_RISK
+
+
 def _why(record: Record, *, training: bool, main: str = "") -> str:
     """Return why a row's values are missing, or that its memory is at risk.
 
@@ -279,7 +294,7 @@ def _why(record: Record, *, training: bool, main: str = "") -> str:
     if main and (others or np.isfinite(float(record.get(main, np.nan)))):
         why = others
     if training and float(record.get("memory_state", FITTING)) == 1.0:
-        why.add(AT_RISK)
+        why.add(_risk(record))
     return " ".join(sorted(why))
 
 

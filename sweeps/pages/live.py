@@ -14,7 +14,7 @@ from overhead.memory.stage import PEAK_PARTS
 from overhead.quantity import VOCABULARY
 from overhead.step.parts import PARTS as STEP_PARTS
 from sweeps import display
-from sweeps.bands import FIT
+from sweeps.bands import FIT, MAY_NOT_FIT
 from sweeps.engine.validity import NOT_KNOWN, NOTES
 from sweeps.errors import InputError, fault
 from sweeps.job import Job, prepare
@@ -96,7 +96,7 @@ def page_of(
         "others": list(_others(program)),
         "controls": list(_controls(program, resolved, flag_of)),
         "labels": list(_choices(program, resolved, given, flag_of)),
-        "fit": FIT,
+        "fit": (*FIT, MAY_NOT_FIT),
         "outputs": [_output(program, name) for name in program.outputs],
         "faults": [
             {"name": name, "text": text, "bit": program.faults.bits[name], "note": name in NOTES}

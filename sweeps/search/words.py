@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.frozen import frozen
-from sweeps.bands import AT_RISK, NO_ROOM, band_of, change_by, difference_words, percent, tie
+from sweeps.bands import MAY_NOT_FIT, NO_ROOM, band_of, change_by, difference_words, percent, tie
 from sweeps.search.details import Detail, details
 from sweeps.search.request import Execution, Objective
 from sweeps.search.search import SearchResult
@@ -342,8 +342,8 @@ def memory_words(detail: Detail, threshold: float) -> str:
     left = threshold * capacity - peak
     if detail.fit == NO_ROOM:
         text += f": {_size(peak - capacity)} too much"
-    elif detail.fit == AT_RISK and peak > capacity:
-        text += f": {_size(peak - capacity)} over, {AT_RISK}"
+    elif detail.fit == MAY_NOT_FIT:
+        text += f": {_size(peak - capacity)} over, {MAY_NOT_FIT}"
     elif threshold < 1.0:
         way = f"{_size(left)} below" if left >= 0.0 else f"{_size(-left)} above"
         text += f", {way} the threshold of {percent(threshold)}"

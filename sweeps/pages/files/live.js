@@ -178,7 +178,9 @@ function answer(page, chosen, result) {
     `${grouped(result.would("world_size"))} GPUs.`,
   );
   const state = result.would("memory_state");
-  const verdict = Number.isNaN(state) ? [] : [": ", make("strong", { className: FITS[state] }, page.data.fit[state])];
+  const over = state === 1 && result.would("peak_memory") > chosen.memory_capacity;
+  const words = page.data.fit[over ? 3 : state];
+  const verdict = Number.isNaN(state) ? [] : [": ", make("strong", { className: FITS[state] }, words)];
   const fit = said("Memory ", strong("peak_memory", peak), band("memory_error_band_low", "memory_error_band_high"),
     ` of ${capacity} per GPU`, ...verdict, ".");
   const more = [];
