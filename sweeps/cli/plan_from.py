@@ -12,6 +12,7 @@ from sweeps.bands import brief, change_by, difference_words
 from sweeps.cli.from_file import FromFile, found_in
 from sweeps.cli.plan_question import Asked
 from sweeps.cli.sections import wrapped
+from sweeps.cli.typed import flag_of
 from sweeps.errors import InputError
 from sweeps.launch.documents import flat
 from sweeps.launch.frameworks import settings_of
@@ -20,7 +21,7 @@ from sweeps.launch.settings import FrameworkSettings
 from sweeps.launch.terms import terms_of
 from sweeps.search.answer import WHOLE, Answer, answer
 from sweeps.search.details import Detail, details
-from sweeps.search.request import Execution, read_request
+from sweeps.search.request import CHOICES, Execution, read_request
 
 # What stands in a file's format where its settings are a framework's.
 WORDS = {"Megatron": "Megatron-LM", "torchtitan": "torchtitan", "DeepSpeed": "DeepSpeed"}
@@ -33,16 +34,18 @@ def file_lines(best: Answer, asked: Asked) -> Iterator[str]:
         return
     detail = _plan_of_file(best, asked, from_file.plan)
     files = ", ".join(reading.file for reading in from_file.readings)
+    ruled = [f"{flag_of(name)} {text}" for name, text in asked.given.items() if name in CHOICES]
+    own = f"its plan with {', '.join(ruled)}" if ruled else "its own plan"
     if isinstance(detail, str):
         why = f": {detail}" if detail else ""
-        yield from wrapped(f"{files}: its own plan can't run here{why}", "  ")
+        yield from wrapped(f"{files}: {own} can't run here{why}", "  ")
         return
     first = best.main[0]
     if detail.plan.key == first.plan.key:
-        yield from wrapped(f"{files}: its own plan is the recommended one", "  ")
+        yield from wrapped(f"{files}: {own} is the recommended one", "  ")
         return
     slower = detail["step_time"] / first["step_time"] - 1.0
-    text = f"{files}: its own plan, {detail.plan.name}, takes {brief(detail['step_time'], 's')}"
+    text = f"{files}: {own}, {detail.plan.name}, takes {brief(detail['step_time'], 's')}"
     text += f" ({change_by(slower)}, {difference_words(slower)})"
     if not detail.fits:
         text += f" if the memory sufficed, but needs {_memory(detail)}"

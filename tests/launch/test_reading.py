@@ -411,6 +411,14 @@ def test_plan_searches_around_a_file(cli: Runner) -> None:
 
 
 @pytest.mark.thorough
+def test_a_file_s_plan_is_told_with_the_options_that_rule_over_it(cli: Runner) -> None:
+    line = f"plan --from {DATA}/megatron-llama-70b/train.sh --hardware dgx-h100 --tp 4 --cp 1"
+    text = " ".join(cli(line).out.split())
+    assert "train.sh: its plan with --tp 4, --cp 1, tp 4, pp 4, dp 8; interleaved" in text
+    assert "own plan" not in text
+
+
+@pytest.mark.thorough
 def test_memory_that_keeps_a_file_s_plan_from_running_is_told(cli: Runner) -> None:
     line = f"plan --from {DATA}/bridge-yaml/overrides.yaml --hardware dgx-h100 --gpus"
     risky, full = (" ".join(cli(f"{line} {gpus}").out.split()) for gpus in (64, 8))
