@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +69,15 @@ def cell_names(
     for name in columns:
         units = str(dataset.variables[name].attrs.get("units", "1"))
         without = len(plans) > 1 and name not in _ALWAYS
+        split: Iterable[bool] = itertools.repeat(True)
+        if plans and name not in dims:
+            split = _split(dataset, values, name)
         texts.append(
             [
-                "" if without and is_without(name, value) else worded(name, value, units)
-                for value in values[name]
+                worded(name, value, units)
+                if acts and not (without and is_without(name, value))
+                else ""
+                for value, acts in zip(values[name], split, strict=False)
             ]
         )
     cells = [" · ".join(filter(None, parts)) for parts in zip(*texts, strict=True)] if texts else []
@@ -82,6 +88,15 @@ def cell_names(
     cells = cells or [plain(dims[rows[0]])] * len(indices[0])
     marks = zip(*(indices[row].tolist() for row in rows), strict=True)
     return [f"{cell} #{', '.join(map(str, mark))}" for cell, mark in zip(cells, marks, strict=True)]
+
+
+def _split(dataset: xr.Dataset, values: Mapping[str, Sequence[Any]], name: str) -> Iterable[bool]:
+    """Return in which rows a way of splitting acts: none where its degree is 1."""
+    degree = WAYS.get(name, "")
+    if degree in values:
+        return [value != 1.0 for value in values[degree]]
+    alone = degree in dataset.variables and dataset.variables[degree].ndim == 0
+    return itertools.repeat(not (alone and dataset.variables[degree].item() == 1.0))
 
 
 def _telling(values: Mapping[str, Sequence[Any]], rows: int) -> list[str]:

@@ -182,6 +182,18 @@ def test_plans_are_named_by_what_they_do() -> None:
     assert names == ["tp 1 · pp 4 · ZeRO 1", "tp 8 · pp 1 · cp 2 · sequence parallel"]
 
 
+def test_a_plan_without_a_pipeline_has_no_schedule() -> None:
+    plans = {"pp": [4.0, 1.0], "tp": [1.0, 4.0], "schedule": ["interleaved", "one_f_one_b"]}
+    made = xr.Dataset(coords={name: ("plan", values) for name, values in plans.items()})
+    assert cell_names(made, ["plan"], [np.arange(2)]) == [
+        "tp 1 · pp 4 · interleaved",
+        "tp 4 · pp 1",
+    ]
+    # Of one number of stages for all.
+    alone = made.drop_vars("pp").assign_coords(pp=1.0)
+    assert cell_names(alone, ["plan"], [np.arange(2)]) == ["tp 1", "tp 4"]
+
+
 def test_held_values_are_said_as_people_do() -> None:
     coords = {
         "nics_per_node": 1.0,
