@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sweeps.bands import MEMORY_LIMIT
 from sweeps.plots.axis import Axis, axis_of, better_of, scale_for
 from sweeps.plots.data import View, is_label, said, shown
 from sweeps.plots.frame import Legend, Sample, frame, panel_size
-from sweeps.plots.names import cell_names
+from sweeps.plots.names import cell_names, coordinates_of
 from sweeps.plots.optima import pareto, thinned
 from sweeps.plots.placing import numbers_at
 from sweeps.plots.schema import MEMORY_TOTAL, STEP_TOTAL, Figure
@@ -90,6 +90,7 @@ def _panel() -> tuple[float, float]:
 
 def draw_best_plans(figure: Figure, view: View) -> Canvas:
     """Draw a figure of kind ``best_plans``."""
+    view = _without_repeats(figure, view)
     points = _points(figure, view)
     more = better_of(figure["better"], view.units(figure["y"]))
     best = _best(points, _NUMBERED, more=more)
@@ -118,6 +119,24 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
         axes.axhline(figure["deadline"], zorder=1.9, **_DEADLINE)
     numbers_at(axes, points.x[best], points.y[best], made.panel, above=more)
     return made.finished()
+
+
+def _without_repeats(figure: Figure, view: View) -> View:
+    """Return a view without rows that repeat others, such as of a run for several deadlines."""
+    dim, *others = figure["plans"]
+    rows = view.has(dim) and dim not in view.dataset.coords
+    if others or not rows or figure.options.get("answer"):
+        return view
+    shown = [figure[key] for key in ("x", "y", "by") if figure[key] is not None]
+    columns = [
+        view.dataset.variables[name].values
+        for name in dict.fromkeys((*shown, *(name for name, _ in coordinates_of(view.dataset))))
+        if view.dataset.variables[name].dims == (dim,)
+    ]
+    first: dict[tuple[Any, ...], int] = {}
+    for row, values in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        first.setdefault(values, row)
+    return replace(view, dataset=view.dataset.isel({dim: [*first.values()]}))
 
 
 def _points(figure: Figure, view: View) -> _Points:

@@ -360,3 +360,24 @@ def test_lines_of_schedules_are_called_as_people_call_them() -> None:
     assert any("1F1B" in text for text in words)
     assert any("zero bubble h1" in text for text in words)
     assert not any("one_f_one_b" in text for text in words)
+
+
+def test_runs_for_several_deadlines_are_points_once_with_their_machines() -> None:
+    """Rows of two deadlines: the second has the runs of the first, and one more."""
+    days, dollars = [4.0, 8.0, 4.0, 8.0, 2.0], [50.0, 40.0, 50.0, 40.0, 60.0]
+    flags = {"flag_values": [0, 1], "flag_meanings": "dgx-h100 dgx-b200"}
+    made = xr.Dataset(
+        {
+            "run_days": ("plan", days, {"units": "d"}),
+            "run_cost": ("plan", dollars, {"units": "USD"}),
+            "hardware": ("plan", [0, 1, 0, 1, 0], flags),
+            "days_allowed": ("plan", [9.0, 9.0, 5.0, 5.0, 5.0], {"units": "d"}),
+        },
+        {"world_size": ("plan", [64.0, 32.0, 64.0, 32.0, 128.0])},
+    )
+    declared = {"plans": ["plan"], "x": "run_cost", "y": "run_days", "by": "hardware"}
+    canvas = canvas_of(made, kind="best_plans", better="less", **declared)
+    below = [text.get_text() for text in canvas.texts]
+    assert "3 plans fit." in below
+    rows = [text for text in below if text.startswith("dgx-")]
+    assert rows == ["dgx-h100, 128 GPUs", "dgx-h100, 64 GPUs", "dgx-b200, 32 GPUs"]
