@@ -34,7 +34,7 @@ from sweeps.cli.write import Output
 from sweeps.contracts import check_asserted
 from sweeps.display import of_records
 from sweeps.engine.grid import FLAGS, STATUS
-from sweeps.errors import InputError, RunError, nearest, needs, refuse
+from sweeps.errors import InputError, RunError, fault, nearest, needs, refuse, tell_all
 from sweeps.impossible import impossible_rows
 from sweeps.job import Job, bounds_of, prepare
 from sweeps.plots.data import Subject, subject_of
@@ -177,15 +177,15 @@ def _check_options(given: Given) -> None:
         refuse("--format", kind, "is unknown", nearest(kind, FORMATS))
     if kind and given["output"] and (kind == "zarr") != given["output"].endswith(".zarr"):
         refuse("--format", kind, "is another format than the output's", "one of the two")
-    for name, option in (
-        ("as_csv", "--csv"),
-        ("as_json", "--json"),
-        ("asserts", "--assert"),
-        ("page", "--page"),
-    ):
-        if given["dry_run"] and every[name]:
-            wrong, allowed = "is of results, and a dry run has none", "one of the two"
-            refuse("--dry-run", "set", f"{option} {wrong}", allowed)
+    wrong = "is of results, and a dry run has none"
+    of_results = {"as_csv": "--csv", "as_json": "--json", "asserts": "--assert", "page": "--page"}
+    tell_all(
+        [
+            fault("--dry-run", "set", f"{option} {wrong}", "one of the two")
+            for name, option in of_results.items()
+            if given["dry_run"] and every[name]
+        ]
+    )
 
 
 # What is of sweeps of formulas alone: a study has a way of its own.
