@@ -20,6 +20,8 @@ from sweeps.spec.fields import declared_keys
 REDUCTIONS = ("min", "max", "mean", "top", "quantile", "histogram", "pareto")
 # Names that a file's variables and dimensions can have everywhere.
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+# A quantity and a number: it needs a unit, as where it is asserted, unless the quantity has none.
+COMPARED = re.compile(r"[A-Za-z]\w*\s*[<>]=?\s*[-+]?[\d.]+(?:[eE][-+]?\d+)?")
 # Keys of a reduction, with what they say.
 KEYS = declared_keys("reduction")[""]
 
@@ -133,8 +135,10 @@ class _Row(Faults):
             refuse(location, piece, f"{other[0]!r} can't be asked", allowed)
         try:
             asked = names(piece)
+            valued = COMPARED.fullmatch(piece) and VOCABULARY.keys() >= {*asked}
         except (SyntaxError, ValueError):
-            # A value with a unit, which is no expression.
+            valued = True  # With a unit, which is no expression
+        if valued:
             contract = read_contract(piece, location)
             piece = f"{contract.name} {contract.sign} {contract.value!r}"
             asked = names(piece)
