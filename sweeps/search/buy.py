@@ -432,6 +432,7 @@ def _with_those_between(
 
     Of numbers whose stages are as full these are the ones that powers of two divide best.
     """
+    # It ends: each round tries a number that wasn't, and what is chosen never has more GPUs.
     fewest = min(made, key=lambda candidate: candidate.gpus)
     while affordable := [attempt for attempt in made if not attempt.fails(wish)]:
         chosen = min(as_cheap(affordable), key=lambda attempt: attempt.gpus).gpus

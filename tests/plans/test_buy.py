@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,16 @@ from sweeps.bands import money, tie
 from sweeps.cli.buy_command import _of_machine
 from sweeps.cli.buy_question import _amounts, _unpriced
 from sweeps.errors import InputError
-from sweeps.search.buy import Offer, Searched, Tried, Wish, _bound, may_take, offer
+from sweeps.search.buy import (
+    Offer,
+    Searched,
+    Tried,
+    Wish,
+    _bound,
+    _with_those_between,
+    may_take,
+    offer,
+)
 from sweeps.search.numbers import Numbers
 from sweeps.search.search import blocks_of
 from sweeps.search.sizes import LARGEST_CLUSTER, Sizes, largest_of
@@ -477,3 +487,24 @@ def test_over_the_budget_the_cheapest_is_nearest(found: Offer) -> None:
     assert "over the budget" in best.fails(poor)
     in_time = [attempt.cost for attempt in found.tried if attempt.in_time(WISH)]
     assert best.cost <= min(in_time) * (1.0 + tie())
+
+
+def test_numbers_between_are_tried_once_each_and_end() -> None:
+    """At worst each smaller number is as cheap as any, and all between are tried."""
+    nodes = Sizes({}, 8, 4096)
+    sizes = SimpleNamespace(between=nodes.between, filled=lambda _: 1.0)
+    asked: list[int] = []
+
+    def run(gpus: int) -> Tried:
+        return Tried(gpus, {"run_days": 1.0, "run_cost": 100.0 - 0.01 * gpus})  # type: ignore[arg-type]
+
+    def search(several: Sequence[int]) -> list[Tried]:
+        asked.extend(several)
+        return [run(gpus) for gpus in several]
+
+    made = [replace(run(64), detail={"run_days": 1.0, "run_cost": 200.0}), run(2048)]  # type: ignore[arg-type]
+    tried = {attempt.gpus: attempt for attempt in made}
+    fewest = _with_those_between(made, WISH, sizes, search, tried)  # type: ignore[arg-type]
+    assert fewest.gpus == 64
+    assert len(asked) == len({*asked})
+    assert {*asked} <= {*nodes.between(64, 2048)}
