@@ -56,6 +56,23 @@ def test_it_does_what_the_functions_do(steps: xr.Dataset) -> None:
     assert steps.sweeps.to_dataframe().equals(sweeps.to_dataframe(steps))
 
 
+def test_more_is_better_of_shares_that_are_no_rates() -> None:
+    rows = sweeps.sweep("mfu", **{**STEPS, "gpus": 64})
+    assert float(rows.sweeps.best("mfu").mfu) == float(rows.mfu.max())
+    speedups = sweeps.sweep(
+        ["overlap_speedup", "exposed_time"],
+        mechanism=["ddp_buckets", "fsdp_prefetch"],
+        gradient_buckets=[1, 2, 4],
+        compute_time=0.04,
+        communication_time=0.03,
+    )
+    best = speedups.sweeps.best("overlap_speedup")
+    assert float(best.overlap_speedup) == float(speedups.overlap_speedup.max())
+    exposed = speedups.exposed_time
+    assert float(speedups.sweeps.best("exposed_time").exposed_time) == float(exposed.min())
+    assert "highest in each of 3 cases: fsdp prefetch" in str(speedups[["overlap_speedup"]].sweeps)
+
+
 def test_the_best_cell_has_room(steps: xr.Dataset) -> None:
     best = steps.sweeps.best()
     assert not best.step_time.dims

@@ -103,8 +103,9 @@ def defaults_line(job: Job, first: Sequence[str], *more: str) -> Iterator[str]:
     named = [f"{name} = {taken[name]}" for name in taken_names]
     if taken:
         others = len(taken) - len(named)
-        rest = f"{others} more" if more or named else f"{others} value{'s' * (others > 1)}"
-        yield from wrapped("Defaults: " + "; ".join((*more, *named, rest)))
+        noun = "more" if more or named else f"value{'s' * (others > 1)}"
+        rest = [f"{others} {noun}"] if others else []
+        yield from wrapped("Defaults: " + "; ".join((*more, *named, *rest)))
 
 
 def default_lines(job: Job) -> Iterator[str]:

@@ -161,7 +161,7 @@ def merged(keys: Keys, cells: Places, offered: Keys, offered_places: Places) -> 
 
 # The least or greatest values along dimensions, and where they are.
 
-PLACE = {"min": "at the least", "max": "at the greatest", "top": "of each of the least values of"}
+PLACE = {"min": "at the {}", "max": "at the {}", "top": "of each of the {} values of"}
 
 
 class Extremes(Reducer):
@@ -175,7 +175,12 @@ class Extremes(Reducer):
         super().__init__(task)
         operation = task.reduction.operation
         count = min(task.reduction.count, task.split.reduced_cells) if operation == "top" else 1
-        self._least = Least(task.split, count, greatest=operation == "max")
+        self._least = Least(task.split, count, greatest=self._greatest)
+
+    @property
+    def _greatest(self) -> bool:
+        asked = self.task.reduction
+        return asked.operation == "max" or asked.quantity in asked.greatest
 
     @property
     def _rank(self) -> str:
@@ -195,21 +200,23 @@ class Extremes(Reducer):
 
     def _columns(self, attrs: Mapping[str, Any]) -> list[Column]:
         task, quantity = self.task, self.task.quantity(attrs)
-        word = {"min": "least", "max": "greatest", "top": "least values of"}
-        long_name = f"{word[task.reduction.operation]} {quantity} over {task.over}"
+        degree = "greatest" if self._greatest else "least"
+        values_of = " values of" if self._rank else ""
+        long_name = f"{degree}{values_of} {quantity} over {task.over}"
         comment = "Of equal values the first counts."
         columns = [
             self._column(self._least.values(), task.name, task.attrs(attrs, long_name, comment))
         ]
         for dim, index in task.split.indices(self._least.places).items():
-            title = f"{dim} {PLACE[task.reduction.operation]} {quantity}"
+            title = f"{dim} {PLACE[task.reduction.operation].format(degree)} {quantity}"
             values, attributes = position(task, dim, index, title)
             columns.append(self._column(values, f"{task.name}_{dim}", attributes))
         return columns if not self._rank else [*columns, self._ranks(quantity)]
 
     def _ranks(self, quantity: str) -> Column:
         ranks = np.arange(1, self._least.count + 1, dtype=np.int32)
-        attributes = {"long_name": f"rank by {quantity}, the least first", "units": "1"}
+        first = "greatest" if self._greatest else "least"
+        attributes = {"long_name": f"rank by {quantity}, the {first} first", "units": "1"}
         return Column(self._rank, (self._rank,), ranks.dtype, attributes, ranks)
 
     def _column(self, values: NDArray[Any], name: str, attrs: Mapping[str, Any]) -> Column:

@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 10**7
 DIGITS = 7
-# More is better of these shares, as of all rates.
 _CHANGES = ("upper_change", "lower_change")  # What a constant moves an answer by
-_MORE = {"mfu", "causal_mfu", "hfu", "goodput", "memory_headroom", *_CHANGES}
 # What an answer takes as it is given, of labels: a smaller model isn't a better one.
 _CONDITIONS = ("model", "collective", "environment", "fabric")
 # What is told of a best cell besides.
@@ -245,7 +243,7 @@ class _Packed:
         if role == "quantity":
             companions = str(attrs.get("ancillary_variables", "")).split()
             about |= {
-                "better": "more" if better_of(None, units) or name in _MORE else "less",
+                "better": "more" if name in _CHANGES or better_of(None, units, name) else "less",
                 "status": next((state for state in self.states if state in companions), ""),
                 "meaning": style.long_name(name, attrs),
                 **{

@@ -34,6 +34,14 @@ _FINER = (
     (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0),
     (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
 )
+# More is better of these, which are no rates.
+MORE = frozenset(
+    {
+        *("mfu", "causal_mfu", "hfu", "goodput", "memory_headroom", "mean_time_between_failures"),
+        *("hidden_time", "overlap_speedup", "ideal_speedup", "overlap_of_shorter"),
+        *("overlapped_communication_fraction", "wave_efficiency", "memory_state"),
+    }
+)
 _LEAST_SHOWN = 0.05  # of the unit that all of an axis' numbers have
 
 
@@ -247,8 +255,8 @@ def _ends(low: float, high: float, scale: str, pad: float, *, origin: float) -> 
     return low - pad * wide, high + pad * wide
 
 
-def better_of(wanted: str | None, units: str) -> bool:
-    """Return whether more is better: as declared, else for rates only."""
+def better_of(wanted: str | None, units: str, name: str) -> bool:
+    """Return whether more of a quantity is better: as declared, else for rates and `MORE`."""
     if wanted is not None:
         return wanted == "more"
-    return "s-1" in units.split()
+    return name in MORE or "s-1" in units.split()

@@ -163,7 +163,7 @@ def _title(figure: Figure, view: View) -> str:
     )
     if not over:
         return f"{short_name(view, value)}{axes}"
-    degree = "most" if better_of(figure["better"], view.units(value)) else "least"
+    degree = "most" if better_of(figure["better"], view.units(value), value) else "least"
     best = _MOST.get(value) or f"Of the {degree} {short_name(view, value)}:"
     return f"{best} {joined(over)}{axes}"
 
@@ -182,7 +182,9 @@ def _prepared(figure: Figure, view: View, panels: Sequence[str]) -> _Map:
         which, regions = _flagged(view, value, np.broadcast_to(view.values(value, dims), shape))
     else:
         values = view.numbers(value, dims).reshape(-1, *shape)
-        found_regions = regions_of(values, more=better_of(figure["better"], view.units(value)))
+        found_regions = regions_of(
+            values, more=better_of(figure["better"], view.units(value), value)
+        )
         which = found_regions.which
         names = [" · ".join(texts) for texts in product(*(view.labels(dim) for dim in over))]
         regions = _compared(found_regions.sets, names)

@@ -92,7 +92,7 @@ def draw_best_plans(figure: Figure, view: View) -> Canvas:
     """Draw a figure of kind ``best_plans``."""
     view = _without_repeats(figure, view)
     points = _points(figure, view)
-    more = better_of(figure["better"], view.units(figure["y"]))
+    more = better_of(figure["better"], view.units(figure["y"]), figure["y"])
     best = _best(points, _NUMBERED, more=more)
     front = pareto(points.x, points.y, points.fits, more=more)
     axes_of = _axes(figure, view, points)

@@ -74,7 +74,7 @@ def select(figure: Figure, view: View, panel_dims: list[str]) -> Bars:
     values = _over(view, shown, dims, figure.where, more=False)
     if by is None and not many:
         return Bars(dims, panel_dims, every, "", [], figure.where)
-    more = by is not None and better_of(figure["better"], view.units(by))
+    more = by is not None and better_of(figure["better"], view.units(by), by)
     values = _over(view, shown, dims, figure.where, more=more) if more else values
     valid = np.isfinite(values)
     cells = every[valid] if valid.any() else every

@@ -45,7 +45,7 @@ class _Drawing:
 
 def draw_curves(figure: Figure, view: View) -> Canvas:
     """Draw a figure of kind ``curves`` or ``scaling``."""
-    more = better_of(figure["better"], view.units(figure["y"]))
+    more = better_of(figure["better"], view.units(figure["y"]), figure["y"])
     view, table = by_column(view, figure["x"], figure["y"], more=more)
     panels = panels_of(figure, view)
     plot = prepare(figure, view, panels)

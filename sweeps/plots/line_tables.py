@@ -32,7 +32,7 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
     reduction a last column says where its last value was found.
     """
     x, y = figure["x"], figure["y"]
-    view, table = by_column(view, x, y, more=better_of(figure["better"], view.units(y)))
+    view, table = by_column(view, x, y, more=better_of(figure["better"], view.units(y), y))
     panels = panels_of(figure, view)
     plot = prepare(figure, view, panels)
     by = [dim for dim in figure["lines"] if view.has(dim)]
@@ -76,7 +76,7 @@ _MOST_WINNERS = 3  # that a sentence names
 def findings(figure: Figure, view: View) -> Iterator[str]:
     """Yield in sentences which line is best in how many cases, and what the best reach last."""
     x, y = figure["x"], figure["y"]
-    view, _ = by_column(view, x, y, more=better_of(figure["better"], view.units(y)))
+    view, _ = by_column(view, x, y, more=better_of(figure["better"], view.units(y), y))
     panels = panels_of(figure, view)
     plot = prepare(figure, view, panels)
     if len(plot.lines) < 2:

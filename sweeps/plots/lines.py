@@ -120,7 +120,7 @@ def prepare(figure: Figure, view: View, panels: Sequence[str]) -> Plot:
     panel_dims = [figure["panels"]] if len(panels) > 1 else []
     dims = [*panel_dims, *by, *best_of, x_name]
     x = view.coordinate(x_name)
-    more = better_of(figure["better"], view.units(y_name))
+    more = better_of(figure["better"], view.units(y_name), y_name)
     values = view.numbers(y_name, dims)
     missing = np.isnan(values)
     values = _best(values, len(best_of), more=more)

@@ -58,7 +58,7 @@ def effects(dataset: xr.Dataset, figure: Figure | Mapping[str, Any]) -> Iterator
     over = [dim for dim in figure["best_of"] if view.has(dim)]
     if set(view.dataset[figure["y"]].dims) - {*dims, *over}:
         return
-    more = better_of(figure["better"], view.units(figure["y"]))
+    more = better_of(figure["better"], view.units(figure["y"]), figure["y"])
     best = np.fmax if more else np.fmin
     values = best.reduce(view.numbers(figure["y"], [*over, *dims]), axis=tuple(range(len(over))))
     values = in_percent(figure, view, values, dims) - 100.0
@@ -128,7 +128,7 @@ def _baseline(figure: Figure, view: View, over: Sequence[str], indices: Mapping[
     """Say what percentages are of: the baseline's first and last value, each with its best plan."""
     x, y = figure["x"], figure["y"]
     values = view.numbers(y, [*indices, *over, x])[tuple(indices.values())]
-    costs = -values if better_of(figure["better"], view.units(y)) else values
+    costs = -values if better_of(figure["better"], view.units(y), y) else values
     there = np.flatnonzero(np.isfinite(costs).reshape(-1, costs.shape[-1]).any(axis=0))
     ends = []
     for last in dict.fromkeys(there[[0, -1]].tolist()):
@@ -145,7 +145,7 @@ def best_cells(
     """Return a variable's best cells as a table, as `tabulate` does."""
     view = view_of(dataset, {})
     variable = view.dataset.variables[name]
-    more = better_of(None, view.units(name))
+    more = better_of(None, view.units(name), name)
     values, room = _counted(view.dataset, name)
     order = np.argsort(-values.ravel() if more else values.ravel(), kind="stable")
     there = order[: min(most, np.count_nonzero(~np.isnan(values)))]
@@ -174,7 +174,7 @@ def best_place(dataset: xr.Dataset, name: str) -> dict[str, int]:
     values, _ = _counted(with_constants(dataset), name)
     if np.isnan(values).all():
         refuse("quantity", name, "has no value", "reasons() says why")
-    more = better_of(None, str(dataset[name].attrs.get("units", "1")))
+    more = better_of(None, str(dataset[name].attrs.get("units", "1")), name)
     flat = np.nanargmax(values) if more else np.nanargmin(values)
     cell = np.unravel_index(flat, values.shape)
     return {str(dim): int(at) for dim, at in zip(dataset[name].dims, cell, strict=True)}

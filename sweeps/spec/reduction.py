@@ -37,7 +37,7 @@ class Reduction:
     count: int = 1  # How many, of ``top``; of ``pareto`` the most, 0 for all
     quantiles: tuple[float, ...] = (0.5,)  # Which, of ``quantile``
     against: str = ""  # The other quantity of ``pareto``
-    greatest: tuple[str, ...] = ()  # Those of the two of which more is better
+    greatest: tuple[str, ...] = ()  # Those of which more is better
     where: str = ""  # The condition on cells that count, in canonical units; empty: all do
 
     @property
@@ -104,7 +104,8 @@ class _Row(Faults):
         if not NAME.fullmatch(name):
             self.wrong("name", name, "isn't allowed", "letters, digits and _")
         pareto = operation == "pareto"
-        against, greatest = self._pair(quantity, pareto=pareto)
+        against, greatest = self._against(quantity, pareto=pareto), self._greatest(operation)
+        self._check_greatest(greatest, [quantity, *filter(None, [against])])
         count = row.get("count", 0 if pareto else 3)
         most = count if isinstance(count, int) and not isinstance(count, bool) else -1
         if most < 0 or (most == 0 and not pareto):
@@ -154,15 +155,28 @@ class _Row(Faults):
             refuse(location, piece, "is no condition", allowed)
         return piece
 
-    def _pair(self, quantity: str, *, pareto: bool) -> tuple[str, tuple[str, ...]]:
-        """Return a front's other quantity, and of which more is better."""
+    def _greatest(self, operation: str) -> tuple[str, ...]:
+        """Return of which quantities more is better, of a front or the best few."""
+        if operation not in ("pareto", "top") and "greatest" in self.row:
+            allowed = "operation = 'pareto' or 'top'"
+            self.wrong("greatest", self.row["greatest"], "is a front's or of the best few", allowed)
+            return ()
+        listed = self.row.get("greatest", [])
+        return tuple(map(str, listed if isinstance(listed, list) else [listed]))
+
+    def _check_greatest(self, greatest: Sequence[str], known: Sequence[str]) -> None:
+        for name in greatest:
+            if name not in known:
+                self.wrong("greatest", name, "isn't of this reduction", ", ".join(known))
+
+    def _against(self, quantity: str, *, pareto: bool) -> str:
+        """Return a front's other quantity."""
         if not pareto:
-            for key in ("against", "greatest"):
-                if key in self.row:
-                    self.wrong(key, self.row[key], "is a front's", "operation = 'pareto'")
-            return "", ()
-        against, listed = str(self.row.get("against", "")), self.row.get("greatest", [])
-        greatest = tuple(map(str, listed if isinstance(listed, list) else [listed]))
+            if "against" in self.row:
+                wrong, allowed = "is a front's", "operation = 'pareto'"
+                self.wrong("against", self.row["against"], wrong, allowed)
+            return ""
+        against = str(self.row.get("against", ""))
         if against not in VOCABULARY:
             wrong = "is unknown" if against else "a front is of two quantities"
             offer = nearest(against, VOCABULARY) if against else "such as against = 'peak_memory'"
@@ -170,10 +184,7 @@ class _Row(Faults):
         elif against in self.given or against == quantity:
             wrong = "is the first quantity" if against == quantity else "is given, not computed"
             self.wrong("against", against, wrong, "another one")
-        for name in greatest:
-            if name not in (quantity, against):
-                self.wrong("greatest", name, "isn't of this front", f"{quantity}, {against}")
-        return against, greatest
+        return against
 
     def _over(self) -> tuple[str, ...]:
         """Return the dimensions that disappear, in the sweep's order."""

@@ -76,6 +76,15 @@ def test_ranked_in_any_blocks(case: Case, count: int, data: st.DataObject) -> No
     check(case, results(alone), "top", min(count, int(np.prod(case.reduced_shape))))
 
 
+@pytest.mark.parametrize("shape", [(3, 200), (200, 3)])
+def test_the_best_few_may_be_the_greatest(shape: tuple[int, int]) -> None:
+    values = numbers("usual", 1, shape, 0.2)
+    made = Case(values, ("a", "b"), ("b",)).reducer("top", count=3, greatest=("time",))
+    best = results(feed(made, values, [whole(shape)]))
+    wanted = -np.sort(np.where(np.isnan(values), np.inf, -values), axis=1)[:, :3]
+    np.testing.assert_array_equal(best["r"], np.where(np.isinf(wanted), np.nan, wanted))
+
+
 # The ways that shapes go inside: few slices, few rows, many of both; and large blocks cut.
 SHAPES = [(3, 200), (200, 3), (40, 50), (1, 4000), (4000, 1), (2, 30, 40)]
 
