@@ -61,7 +61,7 @@ def _broken(contract: Contract, result: Result) -> Iterator[str]:
     by = format_quantity(abs(value - contract.value), units)
     share = f" ({percent(abs(value / contract.value - 1.0))})" if contract.value else ""
     where = ", ".join(
-        f"{coordinate.name} = {values_of(coordinate)[cell[column.dims.index(dim)]]}"
+        f"{coordinate.name} = {_said(coordinate, cell[column.dims.index(dim)])}"
         for dim in column.dims
         for coordinate in result.layout.coordinates
         if coordinate.dims == (dim,) and coordinate.name == dim
@@ -71,6 +71,13 @@ def _broken(contract: Contract, result: Result) -> Iterator[str]:
         f"assert {contract.text}: is {format_quantity(value, units)}, {by}{share} too "
         f"{'much' if more else 'little'}{f', at {where}' if where else ''}{count}"
     )
+
+
+def _said(coordinate: Column, index: int) -> str:
+    """Return a coordinate's value as people write it: a label, or a number with its unit."""
+    value = values_of(coordinate)[index]
+    units = str(coordinate.attrs.get("units", "1"))
+    return str(value) if isinstance(value, str) else format_quantity(float(value), units)
 
 
 def _answers(result: Result, column: Column) -> NDArray[np.bool_]:

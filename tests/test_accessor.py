@@ -73,6 +73,18 @@ def test_more_is_better_of_shares_that_are_no_rates() -> None:
     assert "highest in each of 3 cases: fsdp prefetch" in str(speedups[["overlap_speedup"]].sweeps)
 
 
+def test_a_screen_has_zeros_that_a_logarithmic_axis_has_not(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """Nothing sent takes its latencies, and a single rank no time: neither is a gap."""
+    topology = ["ring", "torus"]
+    costs = sweeps.sweep("time", ranks=[1, 8], message_bytes=[0, 1e6], topology=topology)
+    assert "-" not in str(costs.sweeps).split("message bytes 0 B")[1]
+    costs = sweeps.sweep("time", ranks=[1, 8, 16], message_bytes=1e6, topology=topology)
+    assert "ring            0  32.6" in str(costs.sweeps)
+    assert not recwarn
+
+
 def test_the_best_cell_has_room(steps: xr.Dataset) -> None:
     best = steps.sweeps.best()
     assert not best.step_time.dims

@@ -57,6 +57,12 @@ def test_one_that_doesnt_says_by_how_much_and_where(cli: Runner) -> None:
     assert (few.code, "too little" in few.err, "2 of 2" in few.err) == (3, True, True)
 
 
+def test_where_it_fails_is_said_with_units(cli: Runner) -> None:
+    line = "collective --gpus 8,1000 --message-size 1MiB,1TB --topology ring"
+    ran = cli(f"{line} --assert 'time < 1us'", fine=False)
+    assert "too much, at ranks = 1000, message_bytes = 1 TB; 4 of 4" in ran.err
+
+
 def test_it_holds_where_there_is_a_value(cli: Runner) -> None:
     line = "collective --topology hierarchical --gpus-per-node 8 --M 1MiB"
     assert cli(f"{line} --N 16,17 --assert 'time < 1 s'").code == 0

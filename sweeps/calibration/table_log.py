@@ -203,8 +203,8 @@ class _Reader:
         ):
             del columns["operation"]  # It is a type of numbers, or of reductions
         self.time_unit, self.rate_unit = self._scales(cells)
-        self.dead: list[str] = []
-        self.notes: list[str] = []
+        self.dead: list[str] = []  # lines without a size or a time
+        self.uncounted: list[str] = []  # lines whose ranks or nodes are no whole number
 
     def _cell(self, row: Sequence[str], name: str) -> str:
         position = self.columns.get(name, (len(row), ""))[0]
@@ -250,10 +250,14 @@ class _Reader:
             if size != 0.0:
                 self.dead.append(f"line {number}")
             return None
+        for name, count in (("ranks", ranks), ("nodes", nodes)):
+            if cells[name] and not (1.0 <= count < 1e9 and count.is_integer()):
+                self.uncounted.append(f"line {number} ({name} {cells[name]})")
+                return None
         key = (
             cells["operation"],
-            int(ranks) if 0 < ranks < 1e9 else 0,
-            int(nodes) if 0 < nodes < 1e9 else 0,
+            0 if math.isnan(ranks) else int(ranks),
+            0 if math.isnan(nodes) else int(nodes),
             cells["hardware"],
             cells["fabric"],
         )
@@ -262,10 +266,11 @@ class _Reader:
     def logs(self, each: Mapping[tuple[Any, ...], list[LogRow]]) -> Logs:
         """Return the tests."""
         collected = Logs()
-        notes = []
-        if self.dead:
-            lines = few(self.dead, _MOST_FAULTS)
-            notes.append(f"left out rows without a size and a time: {lines}")
+        lacking = {"a size and a time": self.dead, "a whole number of ranks": self.uncounted}
+        for what, lines in lacking.items():
+            if lines and each:
+                listed = few(lines, _MOST_FAULTS)
+                collected.left.append(Left(f"{self.path.name}: rows without {what}: {listed}"))
         for (name, ranks, nodes, hardware, fabric), rows in each.items():
             operation = operation_of(name)
             if name and not operation:
@@ -282,10 +287,12 @@ class _Reader:
                     nodes=nodes,
                     hardware=hardware,
                     fabric=fabric,
-                    notes=tuple(notes),
                 )
             )
         if not collected.tests and not collected.left:
+            if self.uncounted:
+                where = f"{self.path.name}, {self.uncounted[0]}"
+                reject(where, "no row has a whole number of ranks; give such rows")
             where = self.dead[0] if self.dead else "line 1"
             reject(f"{self.path.name}, {where}", "no row has a size and a time; give such rows")
         return collected

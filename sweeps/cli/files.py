@@ -167,7 +167,8 @@ def lines_of(dataset: xr.Dataset) -> Iterator[str]:
             yield from (title, *lines, *(f"  {gap}" for gap in gaps))
         if len(rows) - 1 > count:
             of = "" if lines else f" of: {title}"
-            yield f"  {len(rows) - 1 - count:,} more rows{of}"
+            cut = len(rows) - 1 - count
+            yield f"  {cut:,} more row{'s' * (cut > 1)}{of}"
         left -= len(lines)
         yield ""
 

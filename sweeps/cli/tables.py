@@ -256,7 +256,8 @@ def as_table(result: Result, *, training: bool, notes: Sequence[str] = ()) -> It
     lines, count = first_rows(list(zip(*table, strict=True)), room, write, least=LEAST)
     yield from (line + "\n" for line in lines)
     if result.cells > count:
-        yield f"  {result.cells - count:,} more rows: --show rows, or --csv"
+        cut = result.cells - count
+        yield f"  {cut:,} more row{'s' * (cut > 1)}: --show rows, or --csv"
 
 
 def _column(name: str, records: Sequence[Mapping[str, object]]) -> list[str]:

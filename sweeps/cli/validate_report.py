@@ -318,7 +318,11 @@ def error_table(rows: Sequence[Row]) -> Iterator[str]:
         table.append([name, f"{count:,}", *(_error(by_size.get(size)) for size in names)])
     yield from aligned(table)
     if len(tables) > LONGEST:
-        yield f"  {len(tables) - LONGEST} more rows: --show rows"
+        yield _more_rows(len(tables) - LONGEST)
+
+
+def _more_rows(count: int) -> str:
+    return f"  {count} more row{'s' * (count > 1)}: --show rows"
 
 
 def _table_of(row: Row) -> str:
@@ -379,7 +383,7 @@ def _by_quantity(rows: Sequence[Row]) -> Iterator[str]:
             error = in_percent(row["error"], "+")
             yield f"  {row['row_id']:<14}{measured:>9} measured{predicted:>9} predicted{error:>7} %"
         if len(rows_of_quantity) > MOST:
-            yield f"  {len(rows_of_quantity) - MOST} more rows: --show rows"
+            yield _more_rows(len(rows_of_quantity) - MOST)
 
 
 def _in_one(name: str, values: Sequence[float]) -> tuple[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,9 @@ def table_of(figure: Figure, view: View) -> tuple[str, int, list[list[str]], lis
     x, y = figure["x"], figure["y"]
     view, table = by_column(view, x, y, more=better_of(figure["better"], view.units(y), y))
     panels = panels_of(figure, view)
-    plot = prepare(figure, view, panels)
+    # A table has no logarithmic axis to leave zeros out of.
+    linear = replace(figure, options={**figure.options, "xscale": "linear", "yscale": "linear"})
+    plot = prepare(linear, view, panels)
     by = [dim for dim in figure["lines"] if view.has(dim)]
     labelled = [bool(panels[0]), bool(by)]
     at = evenly(len(plot.x), _COLUMNS)

@@ -205,7 +205,10 @@ def _together(lines: Sequence[Line], curves: NDArray[np.float64], scale: str) ->
         for group in groups:
             first, rest = values[group[0]], values[group[1:]]
             if len(group) > 1:
-                off = np.nanmax(np.abs(rest - first) / np.abs(first))
+                apart_by = np.abs(rest - first)
+                size = np.broadcast_to(np.abs(first), apart_by.shape)
+                # Where both are zero they are alike.
+                off = np.nanmax(np.divide(apart_by, size, out=apart_by, where=size > 0.0))
                 ends.setdefault(joined([lines[k].label for k in group]), []).append(float(off))
     said = []
     for names, offs in sorted(ends.items(), key=lambda item: -len(item[1])):

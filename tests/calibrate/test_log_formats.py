@@ -303,9 +303,29 @@ def test_usual_tables() -> None:
         ("all_reduce", 4, 3),
         ("broadcast", 4, 1),
     ]
-    assert "line 4" in logs.tests[0].notes[0]
-    assert "'gather' is no operation that is modelled" in logs.left[0].reason
-    assert "line 7" in logs.left[0].reason
+    lacking, unknown = (left_out.reason for left_out in logs.left)
+    assert lacking == "usual.csv: rows without a size and a time: line 4"
+    assert "'gather' is no operation that is modelled" in unknown
+    assert "line 7" in unknown
+
+
+@pytest.mark.parametrize("ranks", ["0", "-8", "8.5", "many"])
+def test_ranks_of_a_table_are_whole_numbers(ranks: str, tmp_path: Path) -> None:
+    head, row = "op,ranks,size,time_us\n", f"all_reduce,{ranks},1024,10\n"
+    (tmp_path / "a.csv").write_text(f"{head}all_reduce,8,1024,10\n{row}")
+    logs = read_logs([str(tmp_path / "a.csv")])
+    assert [test.ranks for test in logs.tests] == [8]
+    wanted = f"a.csv: rows without a whole number of ranks: line 3 (ranks {ranks})"
+    assert [left_out.reason for left_out in logs.left] == [wanted]
+    (tmp_path / "a.csv").write_text(head + row)
+    with pytest.raises(InputError, match="no row has a whole number of ranks"):
+        read_logs([str(tmp_path / "a.csv")])
+
+
+def test_a_table_without_times_is_told_the_usual_headings(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("op,ranks,size\nall_reduce,8,1MiB\n")
+    with pytest.raises(InputError, match="name the columns size_bytes, time_us, op, ranks"):
+        read_logs([str(tmp_path / "a.csv")])
 
 
 @pytest.mark.parametrize("text", examples(__file__, "usual_headings"))
