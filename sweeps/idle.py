@@ -101,8 +101,9 @@ def unused(job: Job) -> list[str]:
     """Return the quantities and labels that the user gave and no result depends on."""
     columns = job.program.grid.columns
     used = job.program.used()
-    # What a library's step takes follows from a machine's latency.
-    latencies = (latency for step, latency in LATENCIES.items() if step in used)
+    # What a library's step takes follows from a machine's latency, or a flat network's.
+    latencies = {latency for step, latency in LATENCIES.items() if step in used}
+    latencies |= {"latency"} if latencies else set()
     known = {*used, *latencies, *job.program.labels, *job.resolved.origins, *NEEDED}
     unsplit = [
         name

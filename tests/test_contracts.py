@@ -63,6 +63,24 @@ def test_where_it_fails_is_said_with_units(cli: Runner) -> None:
     assert "too much, at ranks = 1000, message_bytes = 1 TB; 4 of 4" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("where", "code"),
+    [("time < 5", 2), ("time < 5 s", 0), ("time > 0", 0), ("ranks > 8 and time < 5", 2)],
+)
+def test_a_condition_in_a_file_has_units(
+    cli: Runner, tmp_path: Path, where: str, code: int
+) -> None:
+    reduced = f"[[reductions]]\noperation = 'min'\nover = ['ranks']\nwhere = '{where}'\n"
+    path = tmp_path / "spec.toml"
+    path.write_text(
+        "quantities = ['time']\n[axes]\nranks = [8, 16]\nmessage_bytes = [0, '1 GB']\n"
+        f"{reduced}[[asserts]]\nthat = 'time >= 0'\n"
+    )
+    ran = cli(f"run {path} --no-plot --output {tmp_path / 'x.nc'}", fine=False)
+    assert ran.code == code
+    assert ("reductions.where 5: has no unit" in ran.err.replace("= '5'", "5")) == (code == 2)
+
+
 def test_it_holds_where_there_is_a_value(cli: Runner) -> None:
     line = "collective --topology hierarchical --gpus-per-node 8 --M 1MiB"
     assert cli(f"{line} --N 16,17 --assert 'time < 1 s'").code == 0

@@ -63,10 +63,14 @@ def partners(reductions: Sequence[Reduction]) -> dict[str, tuple[str, ...]]:
 
 
 def read_reductions(
-    rows: Sequence[Mapping[str, object]], dims: Sequence[str], given: Container[str]
+    rows: Sequence[Mapping[str, object]],
+    dims: Sequence[str],
+    given: Container[str],
+    *,
+    bare_is_si: bool,
 ) -> tuple[tuple[Reduction, ...], list[str]]:
     """Check the reductions that a sweep states; return those without faults, and all faults."""
-    readers = [_Row(row, dims, given) for row in rows]
+    readers = [_Row(row, dims, given, bare_is_si=bare_is_si) for row in rows]
     reductions = [reader.reduction() for reader in readers]
     faults = [line for reader in readers for line in reader.faults]
     names = [reduction.name for reduction in reductions]
@@ -80,9 +84,16 @@ def read_reductions(
 class _Row(Faults):
     """A stated reduction that is being read."""
 
-    def __init__(self, row: Mapping[str, Any], dims: Sequence[str], given: Container[str]) -> None:
+    def __init__(
+        self,
+        row: Mapping[str, Any],
+        dims: Sequence[str],
+        given: Container[str],
+        *,
+        bare_is_si: bool,
+    ) -> None:
         super().__init__()
-        self.row, self.dims, self.given = row, dims, given
+        self.row, self.dims, self.given, self.bare_is_si = row, dims, given, bare_is_si
 
     def wrong(self, key: str, value: object, wrong: str, allowed: str) -> None:
         """Note what is wrong with a key."""
@@ -136,7 +147,8 @@ class _Row(Faults):
             refuse(location, piece, f"{other[0]!r} can't be asked", allowed)
         try:
             asked = names(piece)
-            valued = COMPARED.fullmatch(piece) and VOCABULARY.keys() >= {*asked}
+            bare = None if self.bare_is_si else COMPARED.fullmatch(piece)
+            valued = bare and VOCABULARY.keys() >= {*asked}
         except (SyntaxError, ValueError):
             valued = True  # With a unit, which is no expression
         if valued:

@@ -261,7 +261,7 @@ class _SweepReader(Faults):
             else row
             for row in self._tables("reductions")
         ]
-        reductions, wrong = read_reductions(rows, dims, given)
+        reductions, wrong = read_reductions(rows, dims, given, bare_is_si=self.bare_is_si)
         self.faults += wrong
         asserts = self._asserts(
             given, {reduction.name: reduction.units for reduction in reductions}

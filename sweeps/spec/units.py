@@ -160,7 +160,8 @@ class _Asked:
     def bare(self, value: float) -> float:
         """Return a value that came without a unit, or refuse it."""
         value = self.finite(value)
-        if self.units != "1" and not self.bare_is_si and math.isfinite(value):
+        # Nothing is nothing in every unit.
+        if self.units != "1" and not self.bare_is_si and math.isfinite(value) and value != 0.0:
             self.refuse("has no unit")
         return value
 

@@ -243,7 +243,8 @@ def kernel_lines(ranks: Ranks) -> Iterator[str]:
                     f"{name} {_time(time)}" for name, time in purposes_of(kernels_of_kind).items()
                 ]
                 more = f" ({', '.join(parts)})" if parts else ""
-                yield f"  {kind}: {len(kernels_of_kind):,} names, {_time(total)}{more}"
+                count = len(kernels_of_kind)
+                yield f"  {kind}: {count:,} name{'s' * (count > 1)}, {_time(total)}{more}"
             for kernel in kernels_of_kind[:_MOST]:
                 name = _cut(kernel.name, _NAME)
                 yield f"    {_time(kernel.time).rjust(9)}  {f'{kernel.rows:,}'.rjust(7)}  {name}"

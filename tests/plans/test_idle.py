@@ -106,6 +106,18 @@ def test_an_analysis_takes_what_acts_and_what_is_taken_anyway(cli: Runner, more:
     cli(f"analysis --model llama3-8b --gpus 8 --seq-len 4096 {more}")
 
 
+def test_a_latency_of_flat_networks_beside_a_hierarchy_acts(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    rows = [
+        sweeps.sweep("time", ranks=[4, 16], latency=latency, message_bytes=1e6).time.values
+        for latency in (1e-6, 2e-6)
+    ]
+    assert rows[0][0] < rows[1][0]
+    assert rows[0][1] == rows[1][1]
+    assert not recwarn
+
+
 STEP = keyed("model=llama3-8b world_size=16 pp=2 global_batch_size=32 sequence_length=4096")
 
 

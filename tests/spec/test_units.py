@@ -65,6 +65,7 @@ def test_a_bare_number_is_si_on_the_command_line_and_refused_in_a_file() -> None
     assert read(1024, "byte") == 1024.0
     assert "field = 450e9" in refusal("450e9", "byte s-1", bare_is_si=False).replace("'", "")
     assert "has no unit" in refusal(1024, "byte", bare_is_si=False)
+    assert read(0, "byte", bare_is_si=False) == read("0", "s", bare_is_si=False) == 0.0
     assert read("8", "1", bare_is_si=False) == 8.0
 
 
