@@ -61,7 +61,7 @@ def _broken(contract: Contract, result: Result) -> Iterator[str]:
     by = format_quantity(abs(value - contract.value), units)
     share = f" ({percent(abs(value / contract.value - 1.0))})" if contract.value else ""
     where = ", ".join(
-        f"{coordinate.name} = {_said(coordinate, cell[column.dims.index(dim)])}"
+        f"{coordinate.name} = {_said(coordinate, int(cell[column.dims.index(dim)]))}"
         for dim in column.dims
         for coordinate in result.layout.coordinates
         if coordinate.dims == (dim,) and coordinate.name == dim

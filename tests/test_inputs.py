@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,3 +120,15 @@ def test_parameters_mean_one_thing(cli: Runner, written: str) -> None:
     assert {record["parameters"] for record in planned} == {70e9}
     output = cli(f"analysis --params {written} --gpus 64").out
     assert ("(--params 70 is read as 70 billion" in output) == (written == "70")
+
+
+@pytest.mark.parametrize("names", [("ranks", "gpus"), ("gpus", "ranks"), ("gpus", "N")])
+def test_two_names_of_a_quantity_are_refused_in_a_line(names: tuple[str, str]) -> None:
+    asked: dict[str, Any] = dict(zip(names, (16, 8), strict=True))
+    with pytest.raises(InputError) as caught:
+        sweeps.sweep("time", message_bytes=1e6, **asked)
+    (line,) = caught.value.faults
+    first, other = names
+    assert line == (
+        f"{other} = 8: stands beside {first} = 16, which is the same quantity; one of the two"
+    )

@@ -34,7 +34,10 @@ MOST_STEPS = 10**6
 MOST_SHOWN_WITH_FILE = 10**5
 
 # Endings of files that hold no dataset.
-OTHERS = (".png", ".svg", ".pdf", ".json", ".toml", ".txt", ".log", ".xlsx")
+OTHERS = (
+    *(".png", ".svg", ".pdf", ".json", ".toml", ".txt", ".log", ".xlsx"),
+    *(".yaml", ".yml", ".md", ".parquet"),
+)
 
 Figures = Sequence[Mapping[str, object]]
 

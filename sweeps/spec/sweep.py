@@ -300,7 +300,8 @@ class _SweepReader(Faults):
             # A batch of so many k or M is one of tokens.
             if quantity == "global_batch_size" and counts_tokens(stated):
                 quantity = self.said["tokens_per_step"] = "tokens_per_step"
-            if quantity in table and str(table[quantity]) != str(stated):
+            # Read once more a table has the last of its names by now.
+            if before != name and quantity in table and str(table[quantity]) != str(stated):
                 wrong = f"stands beside {before} = {table[quantity]}, which is the same quantity"
                 self.faults.append(fault(name, stated, wrong, "one of the two"))
             table[quantity] = stated

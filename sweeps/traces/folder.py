@@ -40,7 +40,9 @@ def listed(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Listed], list[
             notes += left
         else:
             entries.append(Listed(path, path.name, asked=True))
-    return entries, notes
+    single = {entry.path.resolve(): entry for entry in reversed(entries)}
+    # A trace given twice, or with its folder, would be a rank of its own each time.
+    return [entry for entry in entries if single[entry.path.resolve()] is entry], notes
 
 
 def natural(path: Path) -> tuple[tuple[int, str], ...]:

@@ -51,6 +51,12 @@ def test_one_file_a_rank(tmp_path: Path, cli: Runner) -> None:
     assert {record["rank"] for record in records} == {0, 1}
 
 
+def test_a_trace_given_twice_is_a_single_rank(tmp_path: Path) -> None:
+    file = tmp_path / "log" / "rank0.json"
+    trace(file, 0)
+    assert len(analyse_files([file, tmp_path / "log", tmp_path / "log" / ".." / "log"]).traces) == 1
+
+
 def test_bad_files_are_named_and_the_rest_is_judged(tmp_path: Path, cli: Runner) -> None:
     folder = tmp_path / "log"
     trace(folder / "rank0.json")
