@@ -56,6 +56,11 @@ def test_the_worked_example(cli: Runner) -> None:
     assert record["compute_time_s"] == 0.05
 
 
+def test_defaults_that_are_all_named_are_not_counted(cli: Runner) -> None:
+    out = cli("overlap --compute 50ms --comm 10ms").out
+    assert "Defaults: overlap_efficiency = 1\n" in out
+
+
 def test_what_can_not_be_is_bounded_and_explained(cli: Runner) -> None:
     out = cli("overlap --compute 50ms --comm 80ms --efficiency-of communication").out
     actual = told(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,11 @@ def test_a_trace_given_twice_is_a_single_rank(tmp_path: Path) -> None:
     file = tmp_path / "log" / "rank0.json"
     trace(file, 0)
     assert len(analyse_files([file, tmp_path / "log", tmp_path / "log" / ".." / "log"]).traces) == 1
+
+
+def test_a_single_row_or_name_is_not_plural(tmp_path: Path, cli: Runner) -> None:
+    trace(tmp_path / "rank0.json", 0)
+    assert not re.search(r"\b1 (?:names|more rows)\b", cli("trace rank0.json --show rows").out)
 
 
 def test_bad_files_are_named_and_the_rest_is_judged(tmp_path: Path, cli: Runner) -> None:
