@@ -24,9 +24,9 @@ from sweeps.engine.folds import Fold, Folds
 from sweeps.engine.grid import BESIDE, WHOLE, Array, Grid, Region, cut
 from sweeps.errors import InputError, fault
 
-# Cells of a block: 2 MiB of float64, so that a block stays in a core's cache while the work on it
+# Cells of a block: 1 MiB of float64, so that a block stays in a core's cache while the work on it
 # outweighs the dispatch.
-BLOCK_CELLS = 1 << 18
+BLOCK_CELLS = 1 << 17
 # Cells up to which a node is computed once and kept, rather than again for each block.
 WHOLE_CELLS = 1 << 18
 # Cells up to which a value is shared among sets of labels: of more, computing outweighs the calls.
@@ -35,8 +35,6 @@ SHARED_CELLS = 1 << 10
 RETURNING = 2
 # Reasons are kept up to so many times as many: 64 MiB.
 KEPT_REASONS = 32
-# Nodes of the same value are looked for where cells are more than so many times as many.
-MERGED = 2
 LOOKED_AT = 1 << 10  # Values by which arrays that may be equal are found
 UNSET = -1
 # Other libraries' calls cost more to start, so that their blocks have more cells.

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from overhead.graph import Node
-from sweeps.engine.evaluate import MERGED, Evaluator, Limits
+from sweeps.engine.evaluate import Evaluator, Limits
 from sweeps.engine.grid import Array, Grid, LabelCase
+
+# Nodes of the same value are looked for where cells are so many times as many as are kept whole.
+MERGED = 2
 
 
 def below(roots: Iterable[Node]) -> Iterator[Node]:

@@ -74,6 +74,11 @@ class Joint(Program):
         """The variables of all parts."""
         return tuple(variable for part in self.parts for variable in part.variables)
 
+    @property
+    def assumed(self) -> Mapping[str, float]:
+        """The defaults on which results depend."""
+        return {name: value for part in self.parts for name, value in part.assumed.items()}
+
     def nodes(self, *names: str) -> Iterator[Node]:
         """Yield every node on which a result, or some variables of it, depends, each once."""
         for part in self.parts:

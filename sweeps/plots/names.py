@@ -96,7 +96,7 @@ def _split(dataset: xr.Dataset, values: Mapping[str, Sequence[Any]], name: str) 
     if degree in values:
         return [value != 1.0 for value in values[degree]]
     alone = degree in dataset.variables and dataset.variables[degree].ndim == 0
-    return itertools.repeat(not (alone and dataset.variables[degree].item() == 1.0))
+    return itertools.repeat(not (alone and float(dataset.variables[degree]) == 1.0))
 
 
 def _telling(values: Mapping[str, Sequence[Any]], rows: int) -> list[str]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from overhead.graph import Node
-from sweeps.engine import evaluate, validity
+from sweeps.engine import evaluate, evaluators, validity
 from sweeps.engine.evaluate import Cuts, Evaluator, Limits
 from sweeps.engine.program import Program, Steps
 from sweeps.job import prepare
@@ -292,13 +292,13 @@ def computing(program: Program) -> list[Evaluator]:
 def test_what_is_left_out_and_merged_changes_no_bit(
     monkeypatch: pytest.MonkeyPatch, whole: int
 ) -> None:
-    monkeypatch.setattr(evaluate, "MERGED", 0)
+    monkeypatch.setattr(evaluators, "MERGED", 0)
     program = plans_with_holes(Limits(1000, whole))
     arrays, parts = program.evaluate(), gathered(program, 1000)
     fewer = [evaluator for evaluator in computing(program) if evaluator.points]
     assert any(one._twins._held for one in fewer if one._twins)
     monkeypatch.setattr(validity, "FEW", -1.0)
-    monkeypatch.setattr(evaluate, "MERGED", 10**9)
+    monkeypatch.setattr(evaluators, "MERGED", 10**9)
     plain = plans_with_holes(Limits(1000, whole))
     assert not any(evaluator.points or evaluator._twins for evaluator in computing(plain))
     for name, values in plain.evaluate().items():
@@ -316,7 +316,7 @@ def test_what_a_pass_kept_is_let_go_when_it_ends(monkeypatch: pytest.MonkeyPatch
         made.append(weakref.ref(self))
 
     monkeypatch.setattr(Evaluator, "__init__", counted)
-    monkeypatch.setattr(evaluate, "MERGED", 0)
+    monkeypatch.setattr(evaluators, "MERGED", 0)
     program = plans_with_holes(Limits(1000, 100))
     gc.disable()
     try:
