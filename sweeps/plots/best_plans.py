@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.bands import MEMORY_LIMIT
+from sweeps.bands import MEMORY_LIMIT, percent
 from sweeps.plots.axis import Axis, axis_of, better_of, scale_for
 from sweeps.plots.data import View, is_label, said, shown
 from sweeps.plots.frame import Legend, Sample, frame, panel_size
@@ -270,6 +270,9 @@ def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str
     """Say how many plans there are, how many don't fit, and why others are missing."""
     count = int(np.count_nonzero(points.fits))
     notes = [f"{count:,} plan{'s' if count > 1 else ''} fit{'s' if count == 1 else ''}."]
+    full = points.fits & (points.x > MEMORY_LIMIT * points.limit)
+    if 0 < np.count_nonzero(full) < count:
+        notes.append(f"Numbered: those within {percent(MEMORY_LIMIT)} of the memory.")
     outside = points.outside
     if outside.any():
         beyond = int(np.count_nonzero(outside & (points.x > xaxis.high)))

@@ -381,3 +381,18 @@ def test_runs_for_several_deadlines_are_points_once_with_their_machines() -> Non
     assert "3 plans fit." in below
     rows = [text for text in below if text.startswith("dgx-")]
     assert rows == ["dgx-h100, 128 GPUs", "dgx-h100, 64 GPUs", "dgx-b200, 32 GPUs"]
+
+
+def test_a_figure_says_that_plans_near_the_capacity_are_not_numbered() -> None:
+    made = xr.Dataset(
+        {
+            "step_time": ("row", [2.0, 3.0], {"units": "s"}),
+            "peak_memory": ("row", [79e9, 20e9], {"units": "byte"}),
+            "memory_capacity": ((), 80e9, {"units": "byte"}),
+        },
+        coords={"tp": ("row", [4.0, 8.0])},
+    )
+    shown = {"capacity": "memory_capacity", "plans": ["row"]}
+    below = [text.get_text() for text in canvas_of(made, kind="best_plans", **shown).texts]
+    assert any("Numbered: those within 90 % of the memory." in text for text in below)
+    assert "2" not in below
