@@ -49,8 +49,8 @@ def core_attention_time(
     tp,
 ):
     """Attention time of recomputed modules: the part of scores and values."""
-    every = xp.where(attention_forward_flops > 0.0, attention_forward_flops, 1.0)
-    scanned = xp.minimum(rank_tokens * mixer_scan_flops / tp / every, 1.0)
+    scan = rank_tokens * mixer_scan_flops / tp
+    scanned = scan / xp.maximum(xp.maximum(attention_forward_flops, scan), 1.0)
     return recompute_core_attn * (1.0 - scanned) * attention_forward_time
 
 
