@@ -53,7 +53,6 @@ CASES = {
             for name in DIMENSIONS
             for part, ending in (
                 ("time", "_s"),
-                ("count", ""),
                 ("volume", "_bytes"),
                 ("energy", "_j"),
             )

@@ -122,9 +122,7 @@ STATES = (*tuple(MEMORY_PARTS)[:3], "first_stage_model_state_memory")
 PLAN = ("world_size", "dp", "num_micro_batches", "global_batch_size")
 TIMES = {f"{name}_communication_time": name for name in DIMENSIONS}
 # What files and records say of each dimension's communication beside its time.
-SENT = tuple(
-    f"{name}_communication_{part}" for name in DIMENSIONS for part in ("count", "volume", "energy")
-)
+SENT = tuple(f"{name}_communication_{part}" for name in DIMENSIONS for part in ("volume", "energy"))
 BOUND = "communication_upper_bound"
 WHOLE_STEP = display.rows("communication")
 COSTS = display.rows("cost")

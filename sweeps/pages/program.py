@@ -99,9 +99,7 @@ WITH = {
 }
 PLAN = ("world_size", "dp", "num_micro_batches", "global_batch_size")
 SENT = tuple(
-    f"{name}_communication_{part}"
-    for name in DIMENSIONS
-    for part in ("time", "count", "volume", "energy")
+    f"{name}_communication_{part}" for name in DIMENSIONS for part in ("time", "volume", "energy")
 )
 OUTPUTS = (
     *PLAN,
