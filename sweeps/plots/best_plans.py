@@ -270,9 +270,6 @@ def _notes(figure: Figure, view: View, points: _Points, xaxis: Axis) -> list[str
     """Say how many plans there are, how many don't fit, and why others are missing."""
     count = int(np.count_nonzero(points.fits))
     notes = [f"{count:,} plan{'s' if count > 1 else ''} fit{'s' if count == 1 else ''}."]
-    full = points.fits & (points.x > MEMORY_LIMIT * points.limit)
-    if 0 < np.count_nonzero(full) < count:
-        notes.append(f"Numbered: those within {percent(MEMORY_LIMIT)} of the memory.")
     outside = points.outside
     if outside.any():
         beyond = int(np.count_nonzero(outside & (points.x > xaxis.high)))
@@ -297,6 +294,9 @@ def _legend(figure: Figure, view: View, points: _Points) -> Legend:
             if (points.fits & (points.colour == index)).any()
         ]
     word = "best" if figure.options.get("answer") is None else "recommended"
+    full = points.fits & (points.x > MEMORY_LIMIT * points.limit)
+    if word == "best" and 0 < np.count_nonzero(full) < np.count_nonzero(points.fits):
+        word += f", up to {percent(MEMORY_LIMIT)} of memory"
     samples.append((word, {**_ANSWER, "markersize": 11}))
     samples.append(("Pareto front", _FRONT))
     if figure.options.get("deadline"):

@@ -209,7 +209,8 @@ def _together(lines: Sequence[Line], curves: NDArray[np.float64], scale: str) ->
                 size = np.broadcast_to(np.abs(first), apart_by.shape)
                 # Where both are zero they are alike.
                 off = np.nanmax(np.divide(apart_by, size, out=apart_by, where=size > 0.0))
-                ends.setdefault(joined([lines[k].label for k in group]), []).append(float(off))
+                names = _named([lines[k].label for k in group])
+                ends.setdefault(names, []).append(float(off))
     said = []
     for names, offs in sorted(ends.items(), key=lambda item: -len(item[1])):
         where = "" if len(offs) == len(curves) else f" in {len(offs)} of {len(curves)} panels"
@@ -217,6 +218,13 @@ def _together(lines: Sequence[Line], curves: NDArray[np.float64], scale: str) ->
         said.append(f"{names}{how}{where}")
     more = [f"and {len(said) - _MOST_SAID} more"] if len(said) > _MOST_SAID else []
     return [f"Coincide: {'; '.join([*said[:_MOST_SAID], *more])}."] if said else []
+
+
+def _named(labels: Sequence[str]) -> str:
+    """Return the names of lines; what all end with is said once."""
+    heads = [label.rpartition(" \N{MIDDLE DOT} ")[0] for label in labels]
+    ends = {label.removeprefix(head) for label, head in zip(labels, heads, strict=True)}
+    return joined(heads) + ends.pop() if all(heads) and len(ends) == 1 else joined(labels)
 
 
 def _meet(first: NDArray[np.float64], other: NDArray[np.float64], apart: float) -> bool:

@@ -393,6 +393,7 @@ def test_a_figure_says_that_plans_near_the_capacity_are_not_numbered() -> None:
         coords={"tp": ("row", [4.0, 8.0])},
     )
     shown = {"capacity": "memory_capacity", "plans": ["row"]}
-    below = [text.get_text() for text in canvas_of(made, kind="best_plans", **shown).texts]
-    assert any("Numbered: those within 90 % of the memory." in text for text in below)
-    assert "2" not in below
+    canvas = canvas_of(made, kind="best_plans", **shown)
+    legend = [text.get_text() for text in canvas.subfigs[0].legends[0].get_texts()]
+    assert "best, up to 90 % of memory" in legend
+    assert "2" not in [text.get_text() for text in canvas.texts]

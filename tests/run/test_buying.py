@@ -61,11 +61,11 @@ def test_each_machine_has_the_plan_that_a_search_finds(domains: Path) -> None:
 @pytest.mark.thorough
 def test_the_answer_says_what_is_the_domain_and_has_dollars(domains: Path) -> None:
     text = "\n".join(lines_of(public.open(domains)))
-    change = "gb200-nvl72 · gpus per node 64 rather than gb200-nvl72 · gpus per node 8"
+    change = "gb200-nvl72 · 64 GPUs per node rather than gb200-nvl72 · 8 GPUs per node"
     # As much less as in the test above.
     assert re.search(rf"domain {re.escape(change)}: -(1[5-9]|2\d|3[0-5]) %", text)
     assert "USD" in text
-    assert text.count("dgx-h100 · gpus per node 8") > 3
+    assert text.count("dgx-h100 · 8 GPUs per node") > 3
 
 
 @pytest.mark.parametrize(
