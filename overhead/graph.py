@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -83,6 +83,17 @@ class Node:
         """What computes it in an array ``out``, a ufunc most often."""
         kind, *more = self.what
         return more[0].ufunc if kind == "formula" else self.in_array
+
+
+def nodes_below(roots: Iterable[Node]) -> Iterator[Node]:
+    """Yield nodes and all on which they depend, each once."""
+    stack, seen = list(roots), set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack += node.inputs
+            yield node
 
 
 def below(node: Node, known: dict[int, int]) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from overhead.choose import best_of
 from overhead.collectives.algorithm import Algorithm
-from overhead.graph import Node
+from overhead.graph import Node, nodes_below
 from sweeps.engine.evaluate import BLOCK_CELLS, WHOLE_CELLS, Evaluator, Limits
 from sweeps.engine.grid import LabelCase
 from sweeps.engine.program import Program, Stage, Steps
@@ -245,17 +245,7 @@ def _weight(node: Node) -> int:
 def _nodes(program: Program) -> Iterator[tuple[LabelCase, list[Node]]]:
     for case in program.cases:
         # What reasons take is computed at all points, and again at those where cells can be.
-        yield case, [*_below(case.nodes.values()), *_below([case.status])]
-
-
-def _below(nodes: Iterable[Node]) -> list[Node]:
-    stack, nodes_below = [*nodes], dict[int, Node]()
-    while stack:
-        node = stack.pop()
-        if id(node) not in nodes_below:
-            nodes_below[id(node)] = node
-            stack += node.inputs
-    return list(nodes_below.values())
+        yield case, [*nodes_below(case.nodes.values()), *nodes_below([case.status])]
 
 
 def _case_bytes(program: Program, case: LabelCase, nodes: Sequence[Node], limits: Limits) -> int:

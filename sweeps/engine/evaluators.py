@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-from overhead.graph import Node
+from overhead.graph import Node, nodes_below
 from sweeps.engine.evaluate import Evaluator, Limits
 from sweeps.engine.grid import Array, Grid, LabelCase
 
 # Nodes of the same value are looked for where cells are so many times as many as are kept whole.
 MERGED = 2
-
-
-def below(roots: Iterable[Node]) -> Iterator[Node]:
-    """Yield nodes and all on which they depend, each once."""
-    stack, seen = list(roots), set[int]()
-    while stack:
-        node = stack.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            stack += node.inputs
-            yield node
 
 
 # Finds the points at which cells have none of some bits in a status, where they are few.
@@ -51,7 +40,7 @@ class Evaluators:
                 if made.cells(case.status) > MERGED * self.limits.whole:
                     made.merge()
                     if (done := self._done.pop(bits, None)) is not None:
-                        made.inherit(done, below([*case.nodes.values(), case.status]))
+                        made.inherit(done, nodes_below([*case.nodes.values(), case.status]))
         return kept[bits]
 
     def forget(self, case: LabelCase) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from overhead.choose import Builder
 from overhead.collectives.algorithm import ALGORITHMS, Algorithm
 from overhead.formula import REGISTRY, Formula
-from overhead.graph import Graph, Node
+from overhead.graph import Graph, Node, nodes_below
 from sweeps.engine.evaluate import settings
 from sweeps.engine.grid import Grid
 
@@ -37,14 +37,7 @@ class Below:
     """Some nodes with all on which they depend, and what was found out about these."""
 
     def __init__(self, roots: Sequence[Node]) -> None:
-        nodes: dict[int, Node] = {}
-        stack = list(roots)
-        while stack:
-            node = stack.pop()
-            if id(node) not in nodes:
-                nodes[id(node)] = node
-                stack += node.inputs
-        self.roots, self.nodes = tuple(roots), tuple(nodes.values())
+        self.roots, self.nodes = tuple(roots), tuple(nodes_below(roots))
         self._asked = 0
         self._function: Callable[..., tuple[Any, ...] | None] | None = None
         self._dtypes: list[np.dtype[Any]] = []

@@ -15,7 +15,7 @@ from overhead.collectives.algorithm import ALGORITHMS, NETWORKS, Requirement
 from overhead.dependencies import BIT
 from overhead.formula import REGISTRY
 from overhead.frozen import frozen
-from overhead.graph import Missing, Node, Space, below
+from overhead.graph import Missing, Node, Space, below, nodes_below
 from overhead.overlap import mechanisms
 from overhead.plan import NO_ALGORITHM, NOT_OF_GROUPS, conditions, requirements
 from overhead.quantity import Array
@@ -126,16 +126,7 @@ def _isnan(values: Array) -> Array:
 
 def given_below(nodes: Iterable[Node]) -> list[Node]:
     """Return the given nodes on which nodes depend, each once."""
-    givens: dict[int, Node] = {}
-    stack, seen = list(nodes), set[int]()
-    while stack:
-        node = stack.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            stack += node.inputs
-            if node.run is None:
-                givens[id(node)] = node
-    return list(givens.values())
+    return [node for node in nodes_below(nodes) if node.run is None]
 
 
 def _may_be_zero(time: Node, space: Space) -> bool:
