@@ -62,8 +62,8 @@ FIELDS = {
 }
 # What records call those of a row's times that are upper bounds in places, as files say of each.
 UPPER_BOUNDS, BOUNDED_WORDS = "upper_bounds", "times that are upper bounds in places"
-# What follows from ranks and machine, where they vary: records have it beside these.
-CHOSEN = "topology"
+# What follows from machines, where they vary: records have it beside what they always have.
+CHOSEN = ("topology", "framework")
 # Other quantities' names end in their units.
 ENDINGS = {"s": "_s", "byte": "_bytes", "J": "_j", "USD": "_usd", "1 s-1": "_per_s"}
 
@@ -222,13 +222,13 @@ class Result:
     def _coordinates(self) -> list[Column]:
         """The coordinates that tell cells apart, and the constants where all of them are told."""
         names = {c.name for c in self.layout.coordinates if not is_row_number(c.attrs)}
-        columns = []
+        columns, told = [], (*CHOSEN, *(self.constants or ()))
         for column in self.layout.coordinates:
             if not column.dims:
                 if self.constants is None:
                     columns.append(column)
             elif len(column.dims) == 1 and (
-                column.name in (*column.dims, CHOSEN) or column.dims[0] not in names
+                column.name in (*column.dims, *told) or column.dims[0] not in names
             ):
                 columns.append(column)
         return columns

@@ -635,10 +635,25 @@ def test_a_tpu_trains_on_its_torus_by_xla(cli: Runner) -> None:
     one = sweeps.sweep("time", hardware="trainium2", ranks=64, message_bytes=1e9)
     for name in ("topology", "intra_bandwidth"):
         assert dataset.attrs[name] == one.attrs[name], name
-    pair = step.replace("tpu-v5p", "tpu-v5p,dgx-h100")
-    assert "--framework (not given): maxtext trains on tpu-v5p, megatron-lm trains" in cli.refused(
-        f"analysis {pair}"
-    )
+    # Beside another machine each has its own software, as alone.
+    machines = {"tpu-v5p": "maxtext", "dgx-h100": "megatron-lm"}
+    pair = cli(f"analysis {step.replace('tpu-v5p', ','.join(machines))}").records
+    for cell, (machine, framework) in zip(pair, machines.items(), strict=True):
+        (alone,) = cli(f"analysis {step.replace('tpu-v5p', machine)}").records
+        assert (cell["hardware"], cell["framework"]) == (machine, framework)
+        numbers = {name for name, value in alone.items() if isinstance(value, float)}
+        assert {name: cell[name] for name in numbers} == {name: alone[name] for name in numbers}
+
+
+def test_a_table_says_which_axis_changes_nothing(cli: Runner) -> None:
+    """A ring leaves a leaf switch once, so that oversubscription of eight nodes is idle."""
+    line = "analysis --model llama3-8b --gpus 64,128 --batch-size 1 --global-batch-size 128 --tp 8"
+    idle = "oversubscription changes nothing here: only what leaves a leaf switch pays it"
+    assert idle in cli(f"{line} --oversubscription 1,2").out.replace("\n  ", " ")
+    told = cli(f"{line} --oversubscription 1,2 --nodes-per-leaf 1").out
+    assert "changes nothing" not in told
+    plan = "plan --model llama3-8b --gpus 64 --global-batch-size 128 --tp 8 --oversubscription 1,2"
+    assert idle in cli(plan).out.replace("\n  ", " ")
 
 
 @pytest.mark.thorough_cases(every=7)

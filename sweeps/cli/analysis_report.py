@@ -493,7 +493,7 @@ def _prices(job: Job) -> Iterator[str]:
         "gpu_hour_price" in job.resolved.origins
         and "cost_per_trillion_tokens" in job.sweep.quantities
     ):
-        yield from filter(None, map(price_words, job.resolved.machines))
+        yield from filter(None, [price_words(job.resolved.machines)])
 
 
 # Formulas with the numbers put in: what a report of one training configuration comes from.

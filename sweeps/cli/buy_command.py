@@ -273,11 +273,13 @@ def _lines(bought: Bought, asked: Purchase, show: Sequence[str], *, saved: bool)
     yield ""
     if asked.assumed:
         yield from wrapped(f"Defaults: {'; '.join(asked.assumed)}")
-    for name, point in asked.points.items():
-        if not {*PRICES} & set(point.constants) and (
-            old := price_words(load_hardware(name, point.folders))
-        ):
-            yield from wrapped(old[0].upper() + old[1:])
+    catalogued = (
+        load_hardware(name, point.folders)
+        for name, point in asked.points.items()
+        if not {*PRICES} & set(point.constants)
+    )
+    if old := price_words(catalogued):
+        yield from wrapped(old[0].upper() + old[1:])
     yield from _searched_words([bought])
     bodies: dict[str, Callable[[], Iterable[str]]] = {
         "reasons": lambda: (line for offer in (*made, *others) for line in _of_machine(offer, wish))

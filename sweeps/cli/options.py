@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,17 +127,28 @@ def _several(name: str, values: Any) -> str:
     return ", ".join(shown[:6]) + (", .." if len(shown) > 6 else "")
 
 
-def price_words(machine: Machine) -> str:
-    """Return what a report says of a machine's price: how old it is; nothing where it has none."""
+def price_words(machines: Iterable[Machine]) -> str:
+    """Return how old the catalogue's prices of machines are; nothing where none has a price."""
+    prices = {
+        machine.name: price
+        for machine in machines
+        if (price := machine.figures.get("gpu_hour_price")) is not None
+    }
+    words = {name: f"{price.value:g} USD/h for a GPU of {name}" for name, price in prices.items()}
+    if len(prices) == 1:
+        ((name, price),) = prices.items()
+        whose = f"({price.kind}: {price.source})"
+        return f"the price, {words[name]}, is {_age(price.date)} {whose}: --price gives today's"
+    several = "; ".join(f"{words[name]} ({_age(price.date)})" for name, price in prices.items())
+    sources = f"sources: sweeps catalog {' '.join(prices)} --show sources"
+    return f"prices: {several} ({sources}): --price gives today's" if prices else ""
+
+
+def _age(date: str) -> str:
+    """Return how old a price of a month is."""
     from sweeps.store.encode import created
 
-    figure = machine.figures.get("gpu_hour_price")
-    if figure is None:
-        return ""
-    words = f"the price, {figure.value:g} USD/h for a GPU of {machine.name}"
-    whose = f"({figure.kind}: {figure.source})"
-    if not figure.date:
-        return f"{words}, has no date {whose}"
-    months = [12 * int(text[:4]) + int(text[5:7]) for text in (created(), figure.date)]
-    age = months[0] - months[1]
-    return f"{words}, is of {figure.date}, {age} months old {whose}: --price gives today's"
+    if not date:
+        return "without a date"
+    today, then = (12 * int(text[:4]) + int(text[5:7]) for text in (created(), date))
+    return f"of {date}, {today - then} months old"

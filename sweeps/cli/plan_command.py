@@ -405,6 +405,7 @@ def _at_many_points(request: Request, asked: Asked, given: Planned) -> int:
 
 def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     from sweeps.cli.plan_report import impossible_lines, range_rows
+    from sweeps.cli.tables import idle_axes
 
     assert plans.best is not None
     first = plans.request.first
@@ -423,6 +424,8 @@ def _table(plans: Plans, result: Result, asked: Asked) -> Iterator[str]:
     yield from aligned(rows, left=len(plans.request.axes) + 1, indent="")
     lines = dict.fromkeys(line for refusals in plans.best.refused.values() for line in refusals)
     yield from (f"refused at some points: {line}" for line in lines)
+    points = [*result.values()]
+    yield from idle_axes(points, [axis.name for axis in plans.request.axes])
     if asked.assumed:
         yield f"Defaults: {', '.join(asked.assumed)}"
 

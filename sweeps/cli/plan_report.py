@@ -502,7 +502,7 @@ def training_lines(detail: Detail, asked: Asked, folders: Sequence[Path]) -> Ite
         sums.append(f"{shown('training_energy', joules)} ({joules / 3.6e12:,.4g} GWh)")
     lines.append(f"it takes {', '.join(sums)}")
     if np.isfinite(whole["run_cost"]) and not {"gpu_hour_price", "capital_cost"} & set(asked.given):
-        lines.append(price_words(load_hardware(plan.labels["hardware"], folders)))
+        lines.append(price_words([load_hardware(plan.labels["hardware"], folders)]))
     if not np.isfinite(whole["run_cost"]):
         lines.append(
             "no price is known: --price '2.5 USD/h' (or --capital '35000 USD', of a GPU "

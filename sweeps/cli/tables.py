@@ -75,7 +75,14 @@ def extremes(result: Result, *, training: bool) -> Iterator[str]:
     done = [row for row in rows if main and np.isfinite(float(row[main]))]
     if not done or len(rows) > _MOST_COMPARED:
         return
-    axes = [n for n in rows[0] if n not in variables and len({row[n] for row in rows}) > 1]
+    dims = {column.name: column.dims for column in result.layout.coordinates}
+    # What follows from an axis, as machines' networks, isn't told beside it.
+    axes = [
+        name
+        for name in rows[0]
+        if name in dims and ((name,) == dims[name] or dims[name][0] not in dims)
+        if len({row[name] for row in rows}) > 1
+    ]
     if training:
         yield from _best_steps(rows, done, axes)
     else:
@@ -89,6 +96,29 @@ def extremes(result: Result, *, training: bool) -> Iterator[str]:
     if rivals:
         others = [n for n in axes if n not in (rivals[0], *FOLLOWING)]
         yield from _winners(done, main, rivals[0], others)
+    yield from idle_axes(rows, axes)
+
+
+# Why an axis may change nothing, where that isn't plain.
+_IDLE = {
+    "oversubscription": (
+        ": only what leaves a leaf switch pays it, and a ring leaves one once (--nodes-per-leaf)"
+    )
+}
+
+
+def idle_axes(rows: Sequence[Record], axes: Sequence[str]) -> Iterator[str]:
+    """Yield which of the values asked for change no result."""
+    for axis in axes:
+        cases: dict[str, list[Record]] = {}
+        for row in rows:
+            others = {name: value for name, value in row.items() if name in axes and name != axis}
+            cases.setdefault(repr(others), []).append(row)
+        alike = ({repr({**row, axis: None}) for row in case} for case in cases.values())
+        several = any(len(case) > 1 for case in cases.values())
+        if several and all(len(results) == 1 for results in alike):
+            said = _SAID.get(axis) or axis.replace("_", " ")
+            yield f"{said} changes nothing here{_IDLE.get(axis, '')}"
 
 
 def _where(row: Mapping[str, object], axes: Sequence[str]) -> str:
@@ -234,6 +264,8 @@ def as_table(result: Result, *, training: bool, notes: Sequence[str] = ()) -> It
     variables = [column.name for column in result.layout.variables]
     records = list(result.values(FEW))
     axes = [name for name in records[0] if name not in variables]
+    if np.all(values.get("cp", 0.0) == 1.0) and "context_parallel" not in result.layout.sizes:
+        axes = [name for name in axes if name != "context_parallel"]
     axes.sort(key=lambda name: not isinstance(records[0][name], str))  # words to the left
     wanted = [
         name

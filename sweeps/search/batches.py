@@ -45,16 +45,21 @@ class Batches:
     def words(self) -> str:
         """Which batches are searched, and why these."""
         first, last = (self.sequences[index] * self.length / 1e6 for index in (0, -1))
+        kind = "mixtures of experts" if self.largest.routed else "dense models"
+        if first == last:
+            return (
+                f"a batch of {first:.3g} M tokens: {self.usual.model}, the nearest in size of "
+                f"published {kind}, had {self.usual.batch / 1e6:.3g} M, and none that was trained "
+                "on no more tokens had twice that"
+            )
         few, many = (
             f"{published.batch / 1e6:.3g} M of {published.model}"
             for published in (self.usual, self.largest)
         )
-        kind = "mixtures of experts" if self.largest.routed else "dense models"
-        ends = f"{first:.3g} M" if first == last else f"{first:.3g} to {last:.3g} M"
         return (
-            f"a batch of {ends} tokens, searched in doublings: from the {few}, the nearest in "
-            f"size, up to the {many}, the largest published of {kind} that were trained on no "
-            "more tokens"
+            f"a batch of {first:.3g} to {last:.3g} M tokens, searched in doublings: from the "
+            f"{few}, the nearest in size, up to the {many}, the largest published of {kind} that "
+            "were trained on no more tokens"
         )
 
 

@@ -100,26 +100,20 @@ class TrainingResolver(PresetResolver, Statement):
     def _own_fabric(self) -> None:
         """Take what trains on the machines, and the torus of those that are one."""
         if "framework" not in self.given:
-            usual = [usual_framework(hardware) for hardware in self.machines]
-            if len({origin.value for origin in usual}) > 1:
-                pairs = zip(self.machines, usual, strict=True)
-                wrong = ", ".join(
-                    f"{origin.value} trains on {machine.name}" for machine, origin in pairs
-                )
-                refuse("framework", "not given", wrong, "one beside each machine")
-            self.take("framework", self._usual_framework(usual[0]))
+            self._by_machine("framework", self._usual_framework)
         grids = [hardware for hardware in self.machines if hardware.torus_dimensions]
         if not {"topology", "nodes_per_pod"} & self.sweep.given and grids:
             self._own_topology(grids)
         self.label("topology", STEP_DEFAULTS["topology"])
         self._whole_ports()
 
-    def _usual_framework(self, usual: Origin) -> Origin:
+    def _usual_framework(self, machine: Machine) -> Origin:
         """Return what trains: a model of the catalogue as software does, bare sizes as textbooks.
 
         A machine that has its own software, as TPUs, trains everything with it.
         """
-        if "model" in self.given or self.machines[0].framework:
+        usual = usual_framework(machine)
+        if "model" in self.given or machine.framework:
             return usual
         return assumed(f"{usual.value}+{TEXTBOOK}", "bare sizes are a textbook's: its habits aside")
 

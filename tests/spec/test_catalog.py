@@ -244,13 +244,16 @@ def test_prices_have_a_date_and_a_source_and_say_how_old_they_are(
             f"of {one.figures['gpu_hour_price'].date}: "
         )
     assert "6.88 USD/h for a GPU of aws-p5, is of 2026-11, 3 months old" in price_words(
-        load_hardware("aws-p5")
+        [load_hardware("aws-p5")]
     )
-    assert price_words(load_hardware("grand-teton-h100")) == ""
+    assert price_words([load_hardware("grand-teton-h100")]) == ""
+    several = price_words(map(load_hardware, ("aws-p5", "grand-teton-h100", "tpu-v5p")))
+    assert "6.88 USD/h for a GPU of aws-p5 (of 2026-11, 3 months old); 4.2 USD/h" in several
+    assert "sweeps catalog aws-p5 tpu-v5p --show sources" in several
     text = 'name = "ours"\ntitle = "Ours"\nlike = "dgx-h100"\n[device]\ngpu_hour_price = { value = '
     path = tmp_path / "ours.toml"
     path.write_text(f'{text}"3 USD/h", kind = "assumed", source = "a contract" }}\n')
-    assert "has no date" in price_words(load_hardware(path))
+    assert "is without a date" in price_words([load_hardware(path)])
     path.write_text(f'{text}"3 USD/h", date = "May", kind = "assumed", source = "a contract" }}\n')
     with pytest.raises(InputError, match="not a year and month"):
         load_hardware(path)
