@@ -1253,6 +1253,7 @@ class Step(CommonStep, total=False):
     activation_memory: Values
     loss_gradient_memory: Values
     logits_memory: Values
+    accumulated_gradient_memory: Values
     earlier_gradient_memory: Values
     update_temporary_memory: Values
     reduced_gradient_memory: Values

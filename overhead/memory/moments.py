@@ -68,13 +68,26 @@ def weight_cast_memory(total_cast_memory, saved_cast_memory, zero_stage, trained
 # Gradients before a backward pass, and what the update needs beside its states.
 
 
-@formula(**GRADIENTS)
-def earlier_gradient_memory(
-    preallocated_gradients, num_micro_batches, gradient_memory, unsharded_gradient_memory
+@formula(
+    assumes=(
+        "gradients that are sharded once a step are whole until then, and give way to their shards",
+    ),
+    **GRADIENTS,
+)
+def accumulated_gradient_memory(
+    preallocated_gradients, reduce_every_micro_batch, gradient_memory, unsharded_gradient_memory
 ):
+    """Memory of accumulated gradients, sharded and not yet."""
+    beside = (preallocated_gradients > 0.0) | (reduce_every_micro_batch > 0.0)
+    both = gradient_memory + unsharded_gradient_memory
+    return xp.where(beside, both, xp.maximum(gradient_memory, unsharded_gradient_memory))
+
+
+@formula(**GRADIENTS)
+def earlier_gradient_memory(preallocated_gradients, num_micro_batches, accumulated_gradient_memory):
     """Memory of gradients before the backward pass of a micro-batch."""
     there = (preallocated_gradients > 0.0) | (num_micro_batches > 1.0)
-    return xp.where(there, gradient_memory + unsharded_gradient_memory, 0.0)
+    return xp.where(there, accumulated_gradient_memory, 0.0)
 
 
 @formula(
@@ -182,8 +195,7 @@ def backward_start_memory(
 )
 def backward_end_memory(
     lasting_memory,
-    gradient_memory,
-    unsharded_gradient_memory,
+    accumulated_gradient_memory,
     reduced_gradient_memory,
     live_gathered_memory,
     micro_batch_activation_memory,
@@ -192,7 +204,7 @@ def backward_end_memory(
     gathered_sequence_memory,
 ):
     """Memory allocated at the end of the backward pass."""
-    gradients = gradient_memory + unsharded_gradient_memory + reduced_gradient_memory
+    gradients = accumulated_gradient_memory + reduced_gradient_memory
     weights = lasting_memory + gradients + live_gathered_memory
     left = micro_batch_activation_memory / xp.maximum(stage_layers, 1.0)
     return weights + (left + recompute_activation_memory + gathered_sequence_memory)

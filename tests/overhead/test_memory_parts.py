@@ -205,6 +205,11 @@ def test_gathered_weights_of_fully_sharded_layers_by_hand() -> None:
     waiting = {**plan, **RECIPES["fsdp_adam"].given(), "unsharded_gradient_fraction": 1}
     parameters = float(held(plan)["rank_parameters"])
     assert float(held(waiting)["unsharded_gradient_memory"]) == 4 * parameters
+    # Those give way to their shards: never are both whole, unless shards are allocated before.
+    steps = {**waiting, "dp": 2, "num_micro_batches": 4}
+    for before, shards in ((0, 0.0), (1, 0.5)):
+        left = held({**steps, "preallocated_gradients": before})["accumulated_gradient_memory"]
+        assert float(left) == (1 + shards) * 4 * parameters
     # Weights that stay gathered are all of a stage's, and gradients reduced once a step wait.
     for kept in ({"keep_gathered": 1}, {"gather_every_micro_batch": 0}):
         assert float(held({**plan, **kept})["zero3_gathered_memory"]) == 2 * (80 * layer + ends)
