@@ -488,6 +488,22 @@ def test_torchtitan_keeps_a_pipeline_s_stages_whole(cli: Runner) -> None:
     assert whole["dp_communication_time_s"] < sharded["dp_communication_time_s"] / 3
 
 
+def test_gradients_reduced_once_a_step_wait_whole(cli: Runner) -> None:
+    """With no_sync FSDP reduces a step's gradients once, and has room for all of them."""
+    line = "analysis --model llama3-8b --hardware dgx-h200 --seq-len 4096 --dp 4 --micro-batches 4"
+    each, once = (
+        cli(f"{line} --framework torchtitan{option} --json").records[0]
+        for option in ("", "+no_sync")
+    )
+    gradients = "peak_unsharded_gradient_memory_bytes"
+    assert each[gradients] == 0
+    assert once[gradients] == pytest.approx(4 * 8.03e9, rel=1e-3)
+    # Of four micro-batches each gathers twice; four reductions in single precision or one.
+    kept = (4 * 2 * 2 + 4) / (4 * 2 * 2 + 4 * 4)
+    moved = "dp_communication_time_s"
+    assert once[moved] == pytest.approx(kept * each[moved], rel=0.05)
+
+
 SHARDED = " --whole-in-pipeline 0"
 LLAMA_405B = "--model llama3-405b --gpus 8192 --tp 8 --pp 16 --sp --seq-len 8192"
 
