@@ -48,21 +48,22 @@ def checkpoint_stall_time(checkpoint_write_time, checkpoint_bytes, world_size, s
     return xp.where(staged, copied, checkpoint_write_time)
 
 
+@derived(assumes=("what is in host memory alone is lost in a failure",))
+def checkpoint_drain_time(checkpoint_write_time, staging_bandwidth):
+    """Time after the stall until a checkpoint is in storage: a staged one's writing."""
+    return xp.where(staging_bandwidth > 0.0, checkpoint_write_time, 0.0)
+
+
 @formula(where="equation 37", **DALY)
 def checkpoint_interval(
-    checkpoint_stall_time,
-    mean_time_between_failures,
-    step_time,
-    checkpoint_write_time,
-    staging_bandwidth,
+    checkpoint_stall_time, mean_time_between_failures, step_time, checkpoint_drain_time
 ):
     """Computing between two checkpoints: the best, a step at least, and a staged one's writing."""
     share = checkpoint_stall_time / (2.0 * mean_time_between_failures)
     order = 1.0 + xp.sqrt(share) / 3.0 + share / 9.0
     young = xp.sqrt(2.0 * checkpoint_stall_time * mean_time_between_failures)
     best = xp.where(share < 1.0, young * order - checkpoint_stall_time, mean_time_between_failures)
-    writing = xp.where(staging_bandwidth > 0.0, checkpoint_write_time, 0.0)
-    return xp.maximum(xp.maximum(best, step_time), writing)
+    return xp.maximum(xp.maximum(best, step_time), checkpoint_drain_time)
 
 
 # Of the run's time the shares that interruptions take: together with the goodput they are all.
@@ -73,52 +74,67 @@ def _running(outage, interval, waiting):
     return (1.0 - waiting) * xp.exp(-outage / interval)
 
 
-def _kept(attempt):
-    """Return 1/(e^x - 1): attempts that come to their end by those that don't."""
-    return xp.exp(-attempt) / -xp.expm1(-attempt)
+def _kept(attempt, drain):
+    """Return e^-d/(e^x - 1): attempts in storage by failures, if storage has them d later."""
+    return xp.exp(-drain) * (xp.exp(-attempt) / -xp.expm1(-attempt))
 
 
-@formula(where="equation 20", **DALY)
+# A checkpoint counts from when it is in storage: of n attempts in a row the last one is there if no
+# failure comes within n attempts and its drain, and summed over n that is e^-d/(e^x - 1).
+KEPT: dict[str, Any] = {
+    **DALY,
+    "assumes": (*DALY["assumes"], "a failure loses the checkpoint that is not in storage yet"),
+}
+
+
+@formula(where="equation 20", **KEPT)
 def goodput(
     checkpoint_interval,
     checkpoint_stall_time,
+    checkpoint_drain_time,
     mean_time_between_failures,
     recovery_time,
     replacement_wait_fraction,
 ):
     """Goodput (useful time / run time)."""
     attempt = (checkpoint_interval + checkpoint_stall_time) / mean_time_between_failures
+    drain = checkpoint_drain_time / mean_time_between_failures
     running = _running(recovery_time, mean_time_between_failures, replacement_wait_fraction)
-    return running * (checkpoint_interval / mean_time_between_failures) * _kept(attempt)
+    return running * (checkpoint_interval / mean_time_between_failures) * _kept(attempt, drain)
 
 
-@formula(where="equation 20, the part of what is saved", **DALY)
+@formula(where="equation 20, the part of what is saved", **KEPT)
 def checkpoint_overhead(
     checkpoint_interval,
     checkpoint_stall_time,
+    checkpoint_drain_time,
     mean_time_between_failures,
     recovery_time,
     replacement_wait_fraction,
 ):
     """Fraction of run time spent writing useful checkpoints."""
     attempt = (checkpoint_interval + checkpoint_stall_time) / mean_time_between_failures
+    drain = checkpoint_drain_time / mean_time_between_failures
     running = _running(recovery_time, mean_time_between_failures, replacement_wait_fraction)
-    return running * (checkpoint_stall_time / mean_time_between_failures) * _kept(attempt)
+    return running * (checkpoint_stall_time / mean_time_between_failures) * _kept(attempt, drain)
 
 
-@formula(where="equation 20, the part of what is broken off", **DALY)
+@formula(where="equation 20, the part of what is broken off", **KEPT)
 def rework_fraction(
     checkpoint_interval,
     checkpoint_stall_time,
+    checkpoint_drain_time,
     mean_time_between_failures,
     recovery_time,
     replacement_wait_fraction,
 ):
     """Fraction of run time spent on rework."""
     attempt = (checkpoint_interval + checkpoint_stall_time) / mean_time_between_failures
+    drain = checkpoint_drain_time / mean_time_between_failures
     # Of a short attempt the first terms: the difference would lose its digits.
     short = attempt / 2.0 - attempt**2.0 / 12.0 + attempt**4.0 / 720.0
-    lost = xp.where(attempt < 0.01, short, 1.0 - attempt * _kept(attempt))
+    broken = xp.where(attempt < 0.01, short, 1.0 - attempt * _kept(attempt, 0.0))
+    lost = broken - (1.0 - broken) * xp.expm1(-drain)
     return _running(recovery_time, mean_time_between_failures, replacement_wait_fraction) * lost
 
 

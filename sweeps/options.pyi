@@ -1598,6 +1598,7 @@ class Step(CommonStep, total=False):
     checkpoint_flow_time: Values
     checkpoint_write_time: Values
     checkpoint_stall_time: Values
+    checkpoint_drain_time: Values
     checkpoint_interval: Values
     detection_time: Values
     job_restart_time: Values

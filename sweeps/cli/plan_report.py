@@ -532,6 +532,8 @@ def _other_batch(answer: Answer) -> Iterator[str]:
 
 # A loss below this is none: the whole cluster would do no better with nodes idle.
 SMALLEST_LOSS = 5e-4
+# What the loss of a node takes once.
+LOSING = ("recovery_time", "checkpoint_interval", "checkpoint_drain_time")
 
 
 def _lost(answer: Answer, nodes: int) -> Iterator[str]:
@@ -544,9 +546,10 @@ def _lost(answer: Answer, nodes: int) -> Iterator[str]:
     otherwise = f"{percent(-best_way.loss)} of tokens/s" if best_way else "nothing can run"
     yield f"{text}: a spare takes over, or else {otherwise}"
     yield f"{text}: options, by tokens/s relative to the full cluster"
-    (best,) = details([answer.main[0].plan], ("recovery_time", "checkpoint_interval"))
+    (best,) = details([answer.main[0].plan], LOSING)
     restart = shown("recovery_time", best["recovery_time"])
-    again = shown("checkpoint_interval", best["checkpoint_interval"] / 2.0)
+    half = best["checkpoint_interval"] / 2.0
+    again = shown("checkpoint_interval", half + best["checkpoint_drain_time"])
     yield from bullets(
         [
             f"0 %: a spare takes over: {restart} of restart and on average {again} "

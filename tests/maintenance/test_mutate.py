@@ -29,8 +29,7 @@ DALY = {
     "checkpoint_stall_time": 2.0,
     "mean_time_between_failures": 100.0,
     "step_time": 0.0,
-    "checkpoint_write_time": 0.0,
-    "staging_bandwidth": 0.0,
+    "checkpoint_drain_time": 0.0,
 }
 
 

@@ -56,21 +56,21 @@ def measured(**wanted: str) -> list[dict[str, str]]:
     return rows
 
 
-def simulated(interval: float, stall: float, fault: float, outage: float, *, seed: int) -> float:
-    """Return the goodput of a long run, event by event."""
+def simulated(
+    interval: float, stall: float, fault: float, outage: float, drain: float = 0.0, *, seed: int
+) -> float:
+    """Return the goodput of a long run, event by event: what is in storage counts."""
     random = np.random.default_rng(seed)
     clock, result, periods = 0.0, 0, 4000
     while result < periods:
-        left = random.exponential(fault)
-        if left >= interval + stall:
-            # Without memory: the rest of the time until a failure is as if drawn anew.
-            clock, result = clock + interval + stall, result + 1
-            continue
+        left, done = random.exponential(fault), interval + stall
+        while done + drain <= left:
+            done, result = done + interval + stall, result + 1
         clock += left
         while (again := random.exponential(fault)) < outage:
             clock += again
         clock += outage
-    return periods * interval / clock
+    return result * interval / clock
 
 
 # How often, and how long.
@@ -123,20 +123,27 @@ def test_a_staged_checkpoint_stops_for_its_way_to_the_host_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval", "stall", "fault", "outage"),
-    [(400.0, 7.0, 11135.0, 600.0), (3000.0, 300.0, 5000.0, 1500.0), (50.0, 5.0, 1e6, 10.0)],
+    ("interval", "stall", "fault", "outage", "drain"),
+    [
+        (400.0, 7.0, 11135.0, 600.0, 0.0),
+        (3000.0, 300.0, 5000.0, 1500.0, 0.0),
+        (50.0, 5.0, 1e6, 10.0, 0.0),
+        (400.0, 7.0, 5000.0, 600.0, 390.0),
+        (3000.0, 30.0, 5000.0, 1500.0, 2500.0),
+    ],
 )
 def test_the_goodput_is_that_of_a_simulation(
-    interval: float, stall: float, fault: float, outage: float
+    interval: float, stall: float, fault: float, outage: float, drain: float
 ) -> None:
     values = run(
         checkpoint_interval=interval,
         checkpoint_stall_time=stall,
+        checkpoint_drain_time=drain,
         mean_time_between_failures=fault,
         recovery_time=outage,
         replacement_wait_fraction=0.0,
     )
-    found = [simulated(interval, stall, fault, outage, seed=seed) for seed in range(6)]
+    found = [simulated(interval, stall, fault, outage, drain, seed=seed) for seed in range(6)]
     error = float(np.std(found, ddof=1)) / math.sqrt(len(found))
     assert float(values["goodput"]) == pytest.approx(np.mean(found), abs=4 * error + 1e-6)
 
@@ -149,6 +156,7 @@ def test_shares_are_all_of_the_time() -> None:
         {"spare_nodes": 0.0},
         {"checkpoint_interval": 1e5},
         {"staging_bandwidth": 1e10},
+        {"staging_bandwidth": 1e10, "failure_rate": 1.0},
     ):
         values = run(**given)
         assert sum(float(values[name]) for name in SHARES) == pytest.approx(1.0, abs=1e-12)
