@@ -1690,7 +1690,6 @@ class Step(CommonStep, total=False):
     paired_ep_forward_time: Values
     paired_ep_backward_time: Values
     unpaired_fraction: Values
-    attention_recompute_time: Values
     exposed_round_forward_time: Values
     exposed_round_backward_time: Values
     pair_overlapped_fraction: Values

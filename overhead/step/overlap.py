@@ -7,6 +7,7 @@ the longer of the two.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from overhead.arrays import xp
@@ -158,52 +159,51 @@ for _of, _layer in (("dense", "tp_layer"), ("moe", "tp_moe_layer")):
     declare(f"{_of}_exposed_tp_backward_time", _frozen_back, _frozen, **FROZEN)
 
 
-# Context parallelism hides behind scores and values, those that a backward repeats as well; what
-# goes round rings behind all blocks but one, and both together behind no more than there is.
+# Context parallelism hides behind scores and values; what goes round rings behind all blocks but
+# one, and both together behind no more than there is.  Attention that a backward repeats waits for
+# as much as in the forward.
 
 
-def _cp(
-    sent: Array,
-    around: Array,
-    ring_ranks: Array,
-    overlap: Array,
-    computing: Array,
-    again: Array | float = 0.0,
-) -> Array:
-    behind = computing + again
+def _cp(sent: Array, around: Array, ring_ranks: Array, overlap: Array, computing: Array) -> Array:
     round_ = xp.minimum(around, sent)
-    other = exposed(round_, overlap, behind * (1.0 - 1.0 / ring_ranks))
-    return xp.maximum(exposed(sent - round_, overlap, behind) + other, sent - behind)
+    other = exposed(round_, overlap, computing * (1.0 - 1.0 / ring_ranks))
+    return xp.maximum(exposed(sent - round_, overlap, computing) + other, sent - computing)
 
 
 def _waited_for(sent, around, shown):
     return xp.maximum(sent - around, 0.0) + xp.minimum(shown, sent)
 
 
+def _repeating(alone: Callable[..., Array]) -> Callable[..., Array]:
+    """Return what exposes attention's repetition in a backward, too."""
+
+    def kernel(again, forward, *values):
+        return alone(*values) + again * forward
+
+    return kernel
+
+
 # By mechanism: only a ring has something to compute while it sends; exchanging heads for tokens, or
 # gathering keys and values, is waited for.
 
 NAMED = {"cp_mechanism": "ring_exchange"}
+FORWARD_CP = "exposed_cp_forward_time"
 NOT_ROUND = "attention waits for communication outside the ring"
-for _way, _computing, _behind in (
-    ("forward", "attention_forward_time", ("attention_forward_time",)),
-    (
-        "backward",
-        "attention_recompute_time",
-        ("attention_backward_time", "layer_attention_recompute_time"),
-    ),
-):
-    _sent = (f"cp_layer_{_way}_time", f"cp_round_{_way}_time")
-    declare(f"exposed_cp_{_way}_time", (*_sent, "ring_ranks", "cp_overlap", *_behind), _cp, **BOUND)
+for _way, _again in (("forward", ()), ("backward", ("recomputed_attentions", FORWARD_CP))):
+    _sent = (*_again, f"cp_layer_{_way}_time", f"cp_round_{_way}_time")
+    _computing = f"attention_{_way}_time"
+    _shared, _named = (_repeating(alone) if _again else alone for alone in (_cp, _waited_for))
+    _beside = (*_sent, "ring_ranks", "cp_overlap", _computing)
+    declare(f"exposed_cp_{_way}_time", _beside, _shared, **BOUND)
     call(
         returns=f"exposed_round_{_way}_time",
         of="exposed_time",
-        bind={"compute_time": _computing, "communication_time": _sent[1], "ranks": "ring_ranks"},
+        bind={"compute_time": _computing, "communication_time": _sent[-1], "ranks": "ring_ranks"},
         labels={"mechanism": "ring_exchange"},
         when=NAMED,
     )
     _waits = (*_sent, f"exposed_round_{_way}_time")
-    declare(f"exposed_cp_{_way}_time", _waits, _waited_for, when=NAMED, assumes=(NOT_ROUND,))
+    declare(f"exposed_cp_{_way}_time", _waits, _named, when=NAMED, assumes=(NOT_ROUND,))
 
 
 # Expert parallelism hides behind another micro-batch's computing: its forward behind that one's

@@ -302,9 +302,11 @@ def test_a_ring_is_a_share_of_one_and_nothing_else_hides() -> None:
         assert float(named["exposed_cp_time"]) > 0.0
         assert float(named["exposed_cp_time"]) == pytest.approx(float(shared["exposed_cp_time"]))
     for kind in ("all_to_all", "all_gather"):
-        values = evaluation(plan, cp_mechanism="ring_exchange", context_parallel=kind)
-        sent = float(values["cp_communication_time"])
-        assert float(values["exposed_cp_time"]) == pytest.approx(sent, rel=1e-12)
+        for recompute in LABELS["recompute"].values:
+            labels = {"cp_mechanism": "ring_exchange", "context_parallel": kind}
+            values = evaluation({**plan, "recompute_layers": 1}, recompute=recompute, **labels)
+            sent = float(values["cp_communication_time"])
+            assert float(values["exposed_cp_time"]) == pytest.approx(sent, rel=1e-12)
 
 
 def test_mixed_context_parallelism_waits_for_heads_and_hides_rings() -> None:
@@ -519,11 +521,12 @@ def test_no_context_parallelism_hides_more_than_attention_computes(
         labels = {"context_parallel": kind, "cp_mechanism": mechanism, "recompute": recompute}
         values = evaluation({**plan, "recompute_layers": 1}, **labels)
         kept = recompute in ("none", "per_op")
-        layer_attention_recompute_time = 0.0 if kept else values["layer_attention_recompute_time"]
-        for way, more in (("forward", 0.0), ("backward", layer_attention_recompute_time)):
-            sent = values[f"cp_layer_{way}_time"]
+        again = 0.0 if kept else float(values["recomputed_attentions"])
+        assert kept == (again == 0.0), recompute
+        for way, repeated in (("forward", 0.0), ("backward", again)):
+            sent = values[f"cp_layer_{way}_time"] + repeated * values["cp_layer_forward_time"]
             hidden = sent - values[f"exposed_cp_{way}_time"]
-            other = values[f"attention_{way}_time"] + more
+            other = values[f"attention_{way}_time"] + repeated * values["attention_forward_time"]
             assert np.all(hidden >= -1e-12 * sent), recompute
             assert np.all(hidden <= np.minimum(sent, other) * (1 + 1e-9)), recompute
             # What isn't exposed is all there is to gain, and no more than an ideal gains.
