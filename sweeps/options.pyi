@@ -834,13 +834,21 @@ class Step(CommonStep, total=False):
     cp_reduce_scatter_energy: Values
     ring_steps: Values
     ring_backward_steps: Values
-    cp_layer_forward_time: Values
-    cp_layer_backward_time: Values
     cp_round_forward_time: Values
     cp_round_backward_time: Values
     cp_exchange_forward_time: Values
     cp_exchange_backward_time: Values
     key_gathers: Values
+    cp_scan_input_bytes: Values
+    cp_scan_output_bytes: Values
+    cp_scan_input_all_to_all_time: Values
+    cp_scan_input_all_to_all_sent_bytes: Values
+    cp_scan_input_all_to_all_energy: Values
+    cp_scan_output_all_to_all_time: Values
+    cp_scan_output_all_to_all_sent_bytes: Values
+    cp_scan_output_all_to_all_energy: Values
+    cp_scan_forward_time: Values
+    cp_scan_backward_time: Values
     gradient_reductions: Values
     forward_gathers: Values
     backward_gathers: Values

@@ -4,7 +4,8 @@ By all_to_all (Ulysses) each gets all tokens of some heads, and gives the result
 holds unless the label ``context_parallel`` says otherwise.  In a ring keys and values go from rank
 to rank, in the backward with their gradients.  By all_gather each gets all keys and values, and
 their gradients are reduced and scattered.  Mixed, neighbours exchange heads for tokens, and what
-they then hold goes round rings of such groups.
+they then hold goes round rings of such groups.  Layers of linear attention exchange heads for
+tokens.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def indexed_gather_bytes(
 
 CP: dict[str, Any] = {
     "dimension": "cp",
-    "each": ("max_stage_layers",),
+    "each": ("max_stage_layers", "attention_layer_fraction"),
     "share": "stage_layer_balance",
 }
 # Both ways two messages of queries' size, and two of keys'.
@@ -136,6 +137,63 @@ operation(
 )
 
 
+# Linear attention scans whole sequences: ranks exchange heads for tokens, whatever attention does.
+
+SCANS = cited(
+    "megatron",
+    "megatron/core/ssm/mamba_context_parallel.py @00caa53af3 and gated_delta_net/common.py,"
+    " tensor_a2a_cp2hp",
+)
+HYBRID = {"mixers": "hybrid"}
+
+
+@formula(
+    assumes=(
+        "one message of all parts",
+        "of Mamba-2 each rank gets the groups of states that its heads have",
+    ),
+    **SCANS,
+)
+def cp_scan_input_bytes(
+    communication_bytes,
+    rank_tokens,
+    linear_in_width,
+    tp,
+    mamba,
+    linear_key_size,
+    cp,
+    linear_key_heads,
+):
+    """Inputs of linear attention's scan of a micro-batch per rank."""
+    copies = xp.maximum(cp * tp - linear_key_heads, 0.0)
+    width = linear_in_width + 2.0 * mamba * linear_key_size * copies
+    return communication_bytes * rank_tokens * width / tp
+
+
+@formula(**SCANS)
+def cp_scan_output_bytes(communication_bytes, rank_tokens, linear_out_width, tp):
+    """Outputs of linear attention's scan of a micro-batch per rank."""
+    return communication_bytes * rank_tokens * linear_out_width / tp
+
+
+for _part in ("input", "output"):
+    operation(
+        f"cp_scan_{_part}_all_to_all",
+        f"all-to-all of CP linear-attention {_part}s",
+        "all_to_all",
+        f"cp_scan_{_part}_bytes",
+        dimension="cp",
+        group="cp",
+        forward=(1.0,),
+        backward=(1.0,),
+        repeated="recomputed_fraction",
+        each=("max_stage_layers", "linear_attention_fraction"),
+        share="stage_layer_balance",
+        when=HYBRID,
+        **SCANS,
+    )
+
+
 @formula(**GATHER)
 def key_gathers(kept_keys):
     """CP all-gathers of keys and values per layer, backward: one, unless they are saved."""
@@ -181,10 +239,14 @@ def ring_backward_steps(ring_ranks, ring_return):
 
 # One layer and micro-batch: heads for tokens and back, or gathers; and what goes round rings.
 
+ATTENDING, SCANNING = ("attention_layer_fraction",), ("linear_attention_fraction",)
+SCANNED = ("cp_scan_input_all_to_all", "cp_scan_output_all_to_all")
 for _way in WAYS:
+    added(f"cp_scan_{_way}_time", times(SCANNED, _way, factors=SCANNING), when=HYBRID, **SCANS)
     for _kind, _part, _names, _said in (
         (EXCHANGED, "exchange", ("cp_query_all_to_all", "cp_key_value_all_to_all"), ULYSSES),
         (GATHERED, "exchange", ("cp_all_gather", "cp_reduce_scatter"), GATHER),
         (ROUND, "round", ("cp_ring",), RING),
     ):
-        added(f"cp_{_part}_{_way}_time", times(_names, _way), when=_kind, **_said)
+        _terms = times(_names, _way, factors=ATTENDING)
+        added(f"cp_{_part}_{_way}_time", _terms, when=_kind, **_said)

@@ -54,5 +54,6 @@ for _dimension in DIMENSIONS:
     if _dimension == "cp":
         for _kind in LABELS["context_parallel"].values:
             _declare(_dimension, {"context_parallel": _kind})
+            _declare(_dimension, {"context_parallel": _kind, "mixers": "hybrid"})
     else:
         _declare(_dimension, {})

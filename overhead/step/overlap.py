@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.communication.operation import WAYS
 from overhead.compute.quantities import WANG
 from overhead.formula import call, cited, declare, formula
 from overhead.overlap import mechanisms
 from overhead.quantity import Array
 
-BOUND = cited(
+BOUND: dict[str, Any] = cited(
     WANG,
     "section 4, the benefit of overlapping",
     assumes=("the share that hides is given", "at most as much hides as is computed meanwhile"),
@@ -164,14 +165,16 @@ for _of, _layer in (("dense", "tp_layer"), ("moe", "tp_moe_layer")):
 # as much as in the forward.
 
 
-def _cp(sent: Array, around: Array, ring_ranks: Array, overlap: Array, computing: Array) -> Array:
-    round_ = xp.minimum(around, sent)
-    other = exposed(round_, overlap, computing * (1.0 - 1.0 / ring_ranks))
-    return xp.maximum(exposed(sent - round_, overlap, computing) + other, sent - computing)
+def _cp(
+    exchange: Array, around: Array, ring_ranks: Array, overlap: Array, computing: Array
+) -> Array:
+    other = exposed(around, overlap, computing * (1.0 - 1.0 / ring_ranks))
+    shown = exposed(exchange, overlap, computing) + other
+    return xp.maximum(shown, exchange + around - computing)
 
 
-def _waited_for(sent, around, shown):
-    return xp.maximum(sent - around, 0.0) + xp.minimum(shown, sent)
+def _waited_for(exchange, shown):
+    return exchange + shown
 
 
 def _repeating(alone: Callable[..., Array]) -> Callable[..., Array]:
@@ -183,27 +186,61 @@ def _repeating(alone: Callable[..., Array]) -> Callable[..., Array]:
     return kernel
 
 
+def _scanning(alone: Callable[..., Array]) -> Callable[..., Array]:
+    """Return what exposes the exchanges of scans as well, for which these wait."""
+
+    def kernel(scan, *values):
+        return alone(*values) + scan
+
+    return kernel
+
+
+def _repeating_scans(alone: Callable[..., Array]) -> Callable[..., Array]:
+    """Return what exposes repeated attention and repeated scans in a backward, too."""
+
+    def kernel(scan, repeated, forward_scan, again, forward, *values):
+        attention = again * xp.maximum(forward - forward_scan, 0.0)
+        return alone(*values) + attention + scan + repeated * forward_scan
+
+    return kernel
+
+
 # By mechanism: only a ring has something to compute while it sends; exchanging heads for tokens, or
 # gathering keys and values, is waited for.
 
 NAMED = {"cp_mechanism": "ring_exchange"}
-FORWARD_CP = "exposed_cp_forward_time"
 NOT_ROUND = "attention waits for communication outside the ring"
-for _way, _again in (("forward", ()), ("backward", ("recomputed_attentions", FORWARD_CP))):
-    _sent = (*_again, f"cp_layer_{_way}_time", f"cp_round_{_way}_time")
-    _computing = f"attention_{_way}_time"
-    _shared, _named = (_repeating(alone) if _again else alone for alone in (_cp, _waited_for))
-    _beside = (*_sent, "ring_ranks", "cp_overlap", _computing)
-    declare(f"exposed_cp_{_way}_time", _beside, _shared, **BOUND)
+WAITED: dict[str, Any] = {"when": NAMED, "assumes": (NOT_ROUND,)}
+REPEATED = ("recomputed_attentions", "exposed_cp_forward_time")
+REPEATED_SCANS = ("recomputed_fraction", "cp_scan_forward_time", *REPEATED)
+
+
+def _declare_cp(
+    way: str, alone: Callable[..., Array], taken: tuple[str, ...], said: dict[str, Any]
+) -> None:
+    """Declare what is exposed in one direction, of hybrids with the exchanges of scans."""
+    name, scan = f"exposed_cp_{way}_time", f"cp_scan_{way}_time"
+    hybrid = {**said, "when": {**said.get("when", {}), "mixers": "hybrid"}}
+    if way == "forward":
+        declare(name, taken, alone, **said)
+        declare(name, (scan, *taken), _scanning(alone), **hybrid)
+    else:
+        declare(name, (*REPEATED, *taken), _repeating(alone), **said)
+        declare(name, (scan, *REPEATED_SCANS, *taken), _repeating_scans(alone), **hybrid)
+
+
+for _way in WAYS:
+    _exchange, _round = f"cp_exchange_{_way}_time", f"cp_round_{_way}_time"
+    _computing, _shown = f"attention_{_way}_time", f"exposed_round_{_way}_time"
     call(
-        returns=f"exposed_round_{_way}_time",
+        returns=_shown,
         of="exposed_time",
-        bind={"compute_time": _computing, "communication_time": _sent[-1], "ranks": "ring_ranks"},
+        bind={"compute_time": _computing, "communication_time": _round, "ranks": "ring_ranks"},
         labels={"mechanism": "ring_exchange"},
         when=NAMED,
     )
-    _waits = (*_sent, f"exposed_round_{_way}_time")
-    declare(f"exposed_cp_{_way}_time", _waits, _named, when=NAMED, assumes=(NOT_ROUND,))
+    _declare_cp(_way, _cp, (_exchange, _round, "ring_ranks", "cp_overlap", _computing), BOUND)
+    _declare_cp(_way, _waited_for, (_exchange, _shown), WAITED)
 
 
 # Expert parallelism hides behind another micro-batch's computing: its forward behind that one's

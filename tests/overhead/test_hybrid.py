@@ -416,6 +416,26 @@ def test_models_without_linear_layers_are_as_they_were() -> None:
         assert float(several[name].sel(model="qwen3.5-35b-a3b")) > 0.0
 
 
+@pytest.mark.parametrize(("cp", "copies"), [(4, 1), (16, 2)])
+@pytest.mark.parametrize("kind", ["ring", "all_gather"])
+def test_scans_exchange_heads_for_tokens_and_attention_its_keys(
+    kind: str, cp: int, copies: int
+) -> None:
+    """Of 29 layers 6 send keys and values, 23 inputs and outputs of scans: 8 groups of states."""
+    plan = {**PLAN, "tp": 1, "cp": cp, "dp": 1, "ep": cp, "sequence_parallel": 0}
+    plan |= {"global_batch_size": 1, "cp_overlap": 0.0, "context_parallel": kind}
+    plan["sequence_length"] = 8192
+    names = ["cp_communication_volume", "cp_communication_time", "exposed_cp_time"]
+    for recompute, again in (("none", 0), ("full", 1)):
+        found = sweep(names, model=NANO, **plan | {"recompute": recompute})
+        tokens, others = 8192 / cp, (cp - 1) / cp
+        scans = tokens * others * (3 * INNER + 2 * STATES * copies + 64)
+        keys = (cp - 1) * tokens * 2 * 2 * 128
+        volume = 2 * (23 * (2 + again) * scans + 6 * (3 + again) * keys)
+        assert float(found.cp_communication_volume) == pytest.approx(volume, rel=1e-12)
+        assert float(found.exposed_cp_time) == pytest.approx(float(found.cp_communication_time))
+
+
 def test_long_sequences_cost_a_hybrid_less() -> None:
     """The share of attention in a step: a quarter of the layers have scores."""
     lengths = [4096, 65536]
