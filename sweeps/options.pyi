@@ -483,6 +483,7 @@ class Step(CommonStep, total=False):
     dispatch_bytes: Values
     reduction_bytes: Values
     ring_return: Values
+    ring_key_gradients: Values
     kept_keys: Values
     scatter_gather: Values
     has_backward: Values

@@ -285,6 +285,7 @@ def gathered_sequence_memory(
     returns="gathered_sequence_memory",
     assumes=(
         "one layer at a time has keys and values of all tokens, and as many gradients",
+        "in a ring three gradients in single precision: of a rank's own, sent and received",
         "every stage has a layer of attention, if any has",
     ),
     **KEY_GATHER,
@@ -299,6 +300,9 @@ def gathered_key_memory(
     gathered_key_activations,
     attention_layer_fraction,
     has_backward,
+    ring_key_gradients,
+    cp,
+    single_bytes,
 ):
     """Sequences gathered by tensor-parallel ranks, keys and values by context-parallel ones."""
     inputs = gathered_sequence_memory(
@@ -309,7 +313,10 @@ def gathered_key_memory(
         layer_input_bytes,
         activation_bytes,
     )
-    both = (1.0 + has_backward) * rank_tokens * gathered_key_activations
+    own = gathered_key_activations / xp.maximum(cp - 1.0, 1.0)
+    ring = 3.0 * (single_bytes / activation_bytes) * own
+    gradients = xp.where(ring_key_gradients > 0.0, ring, gathered_key_activations)
+    both = rank_tokens * (gathered_key_activations + has_backward * gradients)
     return inputs + xp.where(attention_layer_fraction > 0.0, both, 0.0)
 
 

@@ -330,6 +330,11 @@ def test_keys_gathered_by_context_parallel_ranks_take_room() -> None:
     assert part(live, {}, **gathering) == 2 * others
     assert part(live, {"has_backward": 0}, **gathering) == others
     assert part(live, {"cp": 1}, **gathering) == 0.0
+    # Whose gradients go round a ring, accumulated, sent and received in single precision.
+    ring = {"ring_key_gradients": 1}
+    assert part(live, ring, **gathering) == others + 3 * others / 3 * (4 / 2)
+    assert part(live, {**ring, "has_backward": 0}, **gathering) == others
+    assert part(live, {**ring, "cp": 1}, **gathering) == 0.0
     # Kept for the backward, all layers have them: unless attention is computed again.
     saved = "micro_batch_activation_memory"
     again = {"recompute": "selective"}
