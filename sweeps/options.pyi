@@ -1725,6 +1725,7 @@ class Step(CommonStep, total=False):
     exposed_sharded_time: Values
     dp_window_time: Values
     dp_forward_window_time: Values
+    dp_parts: Values
     dp_window_passes: Values
     exposed_dp_reduce_time: Values
     exposed_dp_gather_time: Values

@@ -6,6 +6,8 @@ weights are gathered while the next forward runs.  `overhead.step.sharded` has s
 
 from __future__ import annotations
 
+from typing import Any
+
 from overhead.arrays import xp
 from overhead.communication import data
 from overhead.formula import cited, declare, formula
@@ -14,8 +16,8 @@ from overhead.overlap import mechanisms
 from overhead.step.sharded import NAMED
 
 MEGATRON = cited("megatron", "megatron/core/distributed: overlap_grad_reduce, overlap_param_gather")
-LAST = "gradients of the last layer are reduced after all compute"
-FIRST = "weights of the first layer are gathered before any compute can overlap"
+LAST = "gradients of the last layer or chunk are reduced after all compute"
+FIRST = "weights of the first layer or chunk are gathered before any compute can overlap"
 
 
 # Up to stage 2.
@@ -58,17 +60,36 @@ declare(
 )
 
 
-@formula(
-    assumes=(
-        "gradients of the first chunks are complete while backward passes of other chunks run",
-        "weights of the last chunks are needed while forward passes of other chunks run",
-    ),
-    when={"schedule": "interleaved"},
-    **MEGATRON,
-)
+# Of an interleaved pipeline a chunk's gradients are complete, and reduced at once, after as many
+# passes as there are stages; a chunk's weights are gathered while the chunk before computes.  So
+# all chunks but one hide behind all but one, and nothing hides the last reduction or first gather.
+CHUNKS: dict[str, Any] = {
+    "source": "megatron",
+    "where": "megatron/core/pipeline_parallel/schedules.py,"
+    " forward_backward_pipelining_with_interleaving: grad_sync_func, param_sync_func",
+    "when": {"schedule": "interleaved"},
+}
+
+
+@formula(assumes=("stages launch a chunk's communication together (align_grad_reduce)",), **CHUNKS)
 def dp_window_passes(virtual_pipeline_size, num_micro_batches, pp):
     """Passes during which DP communication of other chunks can overlap."""
-    return xp.where(virtual_pipeline_size > 1.0, xp.minimum(num_micro_batches, pp), 1.0)
+    chunked = (virtual_pipeline_size > 1.0) & (pp > 1.0)
+    others = 1.0 - 1.0 / xp.maximum(virtual_pipeline_size, 1.0)
+    return xp.where(chunked, xp.minimum(num_micro_batches, pp) * others, 1.0)
+
+
+@formula(source=MEGATRON["source"], where=MEGATRON["where"])
+def dp_parts(middle_layers):
+    """Parts of a stage that have their DP communication one after another: its layers."""
+    return xp.maximum(middle_layers, 1.0)
+
+
+@formula(returns="dp_parts", **CHUNKS)
+def chunked_dp_parts(virtual_pipeline_size, pp, middle_layers):
+    """Parts of a stage that have their DP communication one after another: its chunks."""
+    chunked = (virtual_pipeline_size > 1.0) & (pp > 1.0)
+    return xp.where(chunked, virtual_pipeline_size, xp.maximum(middle_layers, 1.0))
 
 
 @formula(
@@ -80,9 +101,9 @@ def dp_window_time(gradient_reductions, dp_window_passes, dp_backward_time):
     return xp.maximum(gradient_reductions, dp_window_passes) * dp_backward_time
 
 
-def _late(time, overlap, window, middle_layers):
-    """Return what of it is exposed: a share, one layer's, or what outlasts the window."""
-    share = xp.maximum(1.0 - overlap, 1.0 / xp.maximum(middle_layers, 1.0))
+def _late(time, overlap, window, parts):
+    """Return what of it is exposed: a share, one part's, or what outlasts the window."""
+    share = xp.maximum(1.0 - overlap, 1.0 / parts)
     return xp.maximum(share * time, time - overlap * window)
 
 
@@ -92,7 +113,7 @@ for _way, _window, _ends in (
 ):
     declare(
         f"exposed_dp_{_way}_time",
-        (f"dp_{_way}_time", "dp_overlap", _window, "middle_layers"),
+        (f"dp_{_way}_time", "dp_overlap", _window, "dp_parts"),
         _late,
         assumes=("a share of it and of the computing hide one another", _ends),
         **MEGATRON,

@@ -155,16 +155,36 @@ def test_gradients_hide_behind_the_last_backward() -> None:
     assert value(gathered, "exposed_dp_gather_time") == pytest.approx(50e-3 - 0.9 * 10e-3)
 
 
-def test_interleaving_opens_the_window() -> None:
-    plan = PLAN | keyed(
-        "pp=4 virtual_pipeline_size=2 zero_stage=1 dp_overlap=1 dp=16 stage_forward_time=10e-3 "
-        "stage_backward_time=20e-3 dp_reduce_time=1.0 uneven_time=0"
-    )
-    for num_micro_batches, window in ((32, 4), (2, 2), (1, 1)):
+def late_chunks(chunks: int, passes: int, chunk_time: float, message_time: float) -> float:
+    """Return how long a link still reduces when all is computed, chunk after chunk."""
+    link = 0.0
+    for chunk in range(1, chunks + 1):
+        link = max(link, chunk * passes * chunk_time) + message_time
+    return link - chunks * passes * chunk_time
+
+
+@pytest.mark.parametrize("reduced", [1e-3, 30e-3, 50e-3, 100e-3, 1.0])
+@pytest.mark.parametrize("chunks", [2, 4])
+def test_chunks_hide_behind_those_that_are_computed_after_them(chunks: int, reduced: float) -> None:
+    """As many passes each as stages, of the last micro-batches; weights come the other way."""
+    plan = PLAN | keyed("pp=4 zero_stage=1 dp_overlap=1 dp=16 uneven_time=0")
+    plan |= {"stage_forward_time": 10e-3, "stage_backward_time": 20e-3}
+    plan |= {"dp_reduce_time": reduced, "dp_gather_time": reduced, "virtual_pipeline_size": chunks}
+    for num_micro_batches, passes in ((32, 4), (4, 4)):
         more = {**plan, "global_batch_size": 16 * num_micro_batches}
-        actual = value(more, "exposed_dp_reduce_time", schedule="interleaved")
-        assert actual == pytest.approx(1.0 - window * 20e-3)
-        assert value(more, "exposed_dp_reduce_time") == pytest.approx(1.0 - 20e-3)
+        for name, time in (("reduce", 20e-3), ("gather", 10e-3)):
+            actual = value(more, f"exposed_dp_{name}_time", schedule="interleaved")
+            late = late_chunks(chunks, passes, time / chunks, reduced / chunks)
+            assert actual == pytest.approx(late)
+
+
+def test_one_chunk_a_stage_has_the_window_of_plain_1f1b() -> None:
+    plan = PLAN | keyed(
+        "pp=4 virtual_pipeline_size=1 zero_stage=1 dp_overlap=1 dp=16 uneven_time=0"
+    )
+    plan |= keyed("stage_forward_time=10e-3 stage_backward_time=20e-3 dp_reduce_time=1.0")
+    for labels in ({"schedule": "interleaved"}, {}):
+        assert value(plan, "exposed_dp_reduce_time", **labels) == pytest.approx(1.0 - 20e-3)
 
 
 def test_gradients_that_are_reduced_each_time_hide_each_time() -> None:
