@@ -186,6 +186,17 @@ def run_time(training_time, goodput):
     return training_time / xp.maximum(goodput, LEAST)
 
 
+@derived(
+    assumes=(
+        "interruptions take the power of a step, which is too much where a run waits",
+        "servers that stand ready are off",
+    )
+)
+def run_energy(training_energy, goodput):
+    """Training energy including interruptions."""
+    return training_energy / xp.maximum(goodput, LEAST)
+
+
 # Energy of a step: GPUs by what they do, hosts, cards, fans, switches, conversion, the site.
 
 

@@ -1767,6 +1767,7 @@ class Step(CommonStep, total=False):
     idle_power_fraction: Values
     device_energy: Values
     step_energy: Values
+    training_energy: Values
     training_steps: Values
     training_time: Values
     hour: Values

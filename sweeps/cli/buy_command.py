@@ -347,7 +347,7 @@ COLUMNS = (
     ("run_cost", "cost (M USD)", 1e-6),
     ("cost_per_trillion_useful_tokens", "USD per T tokens", 1.0),
     ("goodput", "goodput (%)", 100.0),
-    ("training_energy", "energy (MWh)", 1.0 / 3.6e9),
+    ("run_energy", "energy (MWh)", 1.0 / 3.6e9),
     ("spare_nodes", "spare nodes", 1.0),
     ("mfu", "MFU (%)", 100.0),
 )

@@ -465,7 +465,7 @@ TRAINING = (
     "run_gpu_hours",
     "run_cost",
     "cost_per_trillion_useful_tokens",
-    "training_energy",
+    "run_energy",
 )
 FAILURES = display.rows("failures")
 LOST = display.LOST
@@ -497,9 +497,9 @@ def training_lines(detail: Detail, asked: Asked, folders: Sequence[Path]) -> Ite
     if np.isfinite(whole["run_cost"]):
         each = shown("cost_per_trillion_useful_tokens", whole["cost_per_trillion_useful_tokens"])
         sums += [shown("run_cost", whole["run_cost"]), f"{each} for a trillion tokens"]
-    if np.isfinite(whole["training_energy"]):
-        joules = whole["training_energy"]
-        sums.append(f"{shown('training_energy', joules)} ({joules / 3.6e12:,.4g} GWh)")
+    if np.isfinite(whole["run_energy"]):
+        joules = whole["run_energy"]
+        sums.append(f"{shown('run_energy', joules)} ({joules / 3.6e12:,.4g} GWh)")
     lines.append(f"it takes {', '.join(sums)}")
     if np.isfinite(whole["run_cost"]) and not {"gpu_hour_price", "capital_cost"} & set(asked.given):
         lines.append(price_words([load_hardware(plan.labels["hardware"], folders)]))

@@ -206,7 +206,8 @@ def test_a_checkpoint_every_step_at_most() -> None:
 
 
 def test_a_run_takes_its_training_by_the_goodput() -> None:
-    values = run()
+    values = run(training_energy=1e12)
+    assert float(values["run_energy"]) == pytest.approx(1e12 / float(values["goodput"]))
     assert float(values["run_time"]) == pytest.approx(54 * DAY / float(values["goodput"]))
     assert float(values["run_days"]) == pytest.approx(54 / float(values["goodput"]))
 
