@@ -487,6 +487,7 @@ class Step(CommonStep, total=False):
     kept_keys: Values
     scatter_gather: Values
     has_backward: Values
+    weight_gathers: Values
     replicated_activations: Values
     effective_intra_bandwidth: Values
     effective_inter_bandwidth: Values

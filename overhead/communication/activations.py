@@ -74,9 +74,16 @@ operation(
     "tp_weight_gather",
     "all-gather of saved TP input (wgrad)",
     "all_gather",
-    backward=WITH,
+    backward=("weight_gathers",),
     **AT_BLOCKS,
 )
+
+
+@formula(assumes=("software that keeps whole inputs gathers them once",), **SPLIT)
+def weight_gathers(sequence_parallel, gathered_sequences):
+    """TP all-gathers of a block's saved input, backward: one, unless it is kept whole."""
+    return xp.where(gathered_sequences > 0.0, 0.0, sequence_parallel)
+
 
 # One layer and micro-batch: a mixer's block, and one of its MLP or shared experts if it has any.
 

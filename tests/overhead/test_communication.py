@@ -97,6 +97,11 @@ def test_tensor_parallelism_of_mixers_without_an_mlp() -> None:
     step = held({**plan, "sequence_parallel": 1})
     assert counts(step)["tp_all_gather"] == counts(step)["tp_reduce_scatter"] == (156, 156)
     assert counts(step)["tp_weight_gather"] == (0, 156)
+    # Which software does without that keeps what it gathered.
+    kept = held({**plan, "sequence_parallel": 1, "gathered_sequences": 2})
+    assert "tp_weight_gather" not in counts(kept)
+    sent = float(kept["tp_communication_volume"])
+    assert sent == pytest.approx(4 / 5 * float(step["tp_communication_volume"]))
 
 
 @pytest.mark.parametrize(("recompute", "gathers", "reductions"), examples(__file__, "repeated"))
