@@ -139,6 +139,20 @@ def checkpoint_activations(
     return streams * (residual_bytes * hidden_size / sequence_shards) + cache_bytes * cache
 
 
+@formula(
+    source="torchtitan",
+    where="torchtitan/models/llama3/infra/parallelize.py @018740b7aa, apply_tp: attention and"
+    " feed_forward take their inputs whole (PrepareModuleInput to Replicate), and nn.Linear keeps"
+    " them",
+)
+def gathered_input_activations(
+    gathered_sequences, hidden_size, sequence_shards, kept_layer_input_bytes
+):
+    """Whole block inputs per token of a layer, less the rank's shard."""
+    others = hidden_size * (1.0 - 1.0 / sequence_shards)
+    return gathered_sequences * others * kept_layer_input_bytes
+
+
 @formula(assumes=("with adapters the router is frozen",), **LAYER)
 def kept_moe_input_bytes(trained_weights, shared_ffn_size, kept_layer_input_bytes):
     """Bytes per element of the input of router and shared experts."""

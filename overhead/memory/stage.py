@@ -263,22 +263,14 @@ def output_activation_memory(
     source="torchtitan",
     where="torchtitan/models/llama3/infra/parallelize.py @018740b7aa, apply_tp: attention and"
     " feed_forward take their inputs whole (PrepareModuleInput to Replicate)",
-    assumes=(
-        "one layer at a time keeps the whole inputs of its blocks, and as many whole gradients",
-    ),
+    assumes=("one layer at a time has whole gradients of its blocks' inputs",),
 )
 def gathered_sequence_memory(
-    gathered_sequences,
-    rank_tokens,
-    hidden_size,
-    sequence_shards,
-    layer_input_bytes,
-    activation_bytes,
+    gathered_sequences, rank_tokens, hidden_size, sequence_shards, activation_bytes, has_backward
 ):
-    """Sequences gathered by tensor-parallel ranks, less the shard of the rank."""
-    others = 1.0 - 1.0 / sequence_shards
-    element = layer_input_bytes + activation_bytes
-    return gathered_sequences * rank_tokens * (hidden_size * others) * element
+    """Gradients of whole block inputs, less the rank's shard."""
+    others = hidden_size * (1.0 - 1.0 / sequence_shards)
+    return has_backward * gathered_sequences * rank_tokens * others * activation_bytes
 
 
 @formula(
@@ -295,29 +287,23 @@ def gathered_key_memory(
     rank_tokens,
     hidden_size,
     sequence_shards,
-    layer_input_bytes,
     activation_bytes,
+    has_backward,
     gathered_key_activations,
     attention_layer_fraction,
-    has_backward,
     ring_key_gradients,
     cp,
     single_bytes,
 ):
-    """Sequences gathered by tensor-parallel ranks, keys and values by context-parallel ones."""
-    inputs = gathered_sequence_memory(
-        gathered_sequences,
-        rank_tokens,
-        hidden_size,
-        sequence_shards,
-        layer_input_bytes,
-        activation_bytes,
+    """Gradients of whole block inputs; keys and values that context-parallel ranks gather."""
+    sequences = gathered_sequence_memory(
+        gathered_sequences, rank_tokens, hidden_size, sequence_shards, activation_bytes, has_backward
     )
     own = gathered_key_activations / xp.maximum(cp - 1.0, 1.0)
-    ring = 3.0 * (single_bytes / activation_bytes) * own
+    ring = 3.0 * (single_bytes / xp.maximum(activation_bytes, 1.0)) * own
     gradients = xp.where(ring_key_gradients > 0.0, ring, gathered_key_activations)
     both = rank_tokens * (gathered_key_activations + has_backward * gradients)
-    return inputs + xp.where(attention_layer_fraction > 0.0, both, 0.0)
+    return sequences + xp.where(attention_layer_fraction > 0.0, both, 0.0)
 
 
 @formula(assumes=(SUM,), **TOTAL)

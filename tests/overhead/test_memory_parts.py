@@ -302,17 +302,26 @@ def test_buffers_of_experts_exchange_by_hand() -> None:
 
 
 def test_sequences_are_whole_where_software_gathers_them() -> None:
-    """Inputs of two blocks and as many gradients, 7/8 of each beside a rank's own part."""
+    """Inputs of two blocks, 7/8 beside a rank's part: of all layers, or of one recomputed one."""
     plan = {**LLAMA3_70B, "tp": 8, "sequence_parallel": 1}
+    whole = {**plan, "gathered_sequences": 2}
     assert float(held(plan)["gathered_sequence_memory"]) == 0.0
-    whole = held({**plan, "gathered_sequences": 2})
-    tokens = float(whole["rank_tokens"])
-    assert float(whole["gathered_sequence_memory"]) == 2 * tokens * 8192 * (7 / 8) * (2 + 2)
-    more = float(whole["activation_memory"]) - float(held(plan)["activation_memory"])
-    assert more == pytest.approx(float(whole["gathered_sequence_memory"]))
+    tokens = float(held(plan)["rank_tokens"])
+    both = 2 * tokens * 8192 * (7 / 8) * 2
+    for recompute, layers in (("none", 80), ("full", 1), ("per_op", 1)):
+        gathered, shards = (held(of, recompute=recompute) for of in (whole, plan))
+        assert float(gathered["gathered_sequence_memory"]) == both
+        more = float(gathered["activation_memory"]) - float(shards["activation_memory"])
+        # As many gradients, of one layer at a time.
+        assert more == pytest.approx((layers + 1) * both)
+    # Without a backward one layer has them, and no gradients.
+    forward, alone = (held({**of, "has_backward": 0}) for of in (whole, plan))
+    more = float(forward["activation_memory"]) - float(alone["activation_memory"])
+    assert more == pytest.approx(both)
     for other in ({"tp": 1}, {"sequence_parallel": 0}):
-        alone = held({**plan, "gathered_sequences": 2, **other})
+        alone = held({**whole, **other})
         assert float(alone["gathered_sequence_memory"]) == 0.0
+        assert float(alone["gathered_input_activations"]) == 0.0
 
 
 def test_keys_gathered_by_context_parallel_ranks_take_room() -> None:
