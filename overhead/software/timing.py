@@ -89,7 +89,7 @@ def _on(change: np.ufunc, total: Array, other: Array) -> Array:
     if not isinstance(total, PLAIN):
         return xp.asarray(total + other if change is np.add else total * other)
     total = np.asarray(total)
-    fits = np.broadcast_shapes(total.shape, np.shape(other)) == total.shape
+    fits = np.broadcast(total, other).shape == total.shape
     return np.asarray(change(total, other, out=total if fits else None))
 
 

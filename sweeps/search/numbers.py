@@ -133,8 +133,9 @@ class Numbers:
             with suppress(InputError):
                 splits[gpus] = splits_of(point, shapes, degrees)
         constants = {name: value for name, value in known[0].items() if name != "world_size"}
-        if len(splits) > 1:
-            with suppress(InputError):  # Of one of them alone, maybe
+        if splits:
+            # Of one number alone, too: what is known of the graph of several holds for it.
+            with suppress(InputError):  # Of some of them alone, maybe
                 joined = {
                     name: np.concatenate([columns[name] for columns in splits.values()])
                     for name in splits[min(splits)]
