@@ -407,11 +407,10 @@ def offer(
     left = (at(gpus) for gpus in _telling(numbers, tell) if gpus in tried or gpus in may)
     best = next((attempt for attempt in left if attempt.in_time(wish)), best)
     # Told beside it: the smaller number that keeps most GPUs busy.
-    smaller = sizes.between(bound, best.gpus)
+    smaller, beside = sizes.between(bound, best.gpus), sizes.beside(best.gpus)
     if any(map(sizes.filled, smaller)):
-        at(sizes.busiest(smaller))
-    for other in sizes.beside(best.gpus):
-        at(other)
+        beside.append(sizes.busiest(smaller))
+    tried |= {attempt.gpus: attempt for attempt in kept.every_run(point, beside, wish.tokens)}
     made = [attempt for attempt in tried.values() if attempt.in_time(wish)]
     if not made:
         return offered(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")

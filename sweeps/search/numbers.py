@@ -43,7 +43,7 @@ MOST_RANKS = 1 << 17
 # Stages by which what plans vary is asked for.
 PIPELINED = np.array([1.0, 2.0])
 # Splits with micro-batches from which a table of layers pays.
-WORTH = 10_000
+WORTH = 4_000
 # Rows of layers from which their table would take longer than it saves.
 MOST_ROWS = 1 << 19
 
