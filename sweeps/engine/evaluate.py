@@ -330,7 +330,9 @@ class Evaluator:
             return None
         if source is None:
             picked = Picked(folds.dim, fold.rows())
-            source = Evaluator(self.grid, self.fixed, None, picked, None, folds, fold.names)
+            # They have it, which would otherwise keep their values until cycles are collected.
+            held: FoldedValues = folds if self.names else weakref.proxy(folds)
+            source = Evaluator(self.grid, self.fixed, None, picked, None, held, fold.names)
             folds.evaluators[fold.names] = source
         # What isn't kept would be computed for all of them for each block.
         value = source.value(node) if source.small(node) else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 
+from sweeps.engine.evaluate import Evaluator
 from sweeps.search import search as engine
 from sweeps.search.buy import Searched
 from sweeps.search.numbers import Numbers
@@ -303,3 +306,24 @@ def test_no_step_is_shorter_than_its_layers(
         for at, bound in zip(near.tolist(), bounds.tolist(), strict=True):
             assert bound <= known[tuple(column[at] for column in columns)] * (1.0 + 1e-9)
     assert np.isinf(most) or left == len(rows)
+
+
+def test_what_a_search_kept_is_let_go_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches of many numbers of GPUs would else add up, until cycles are looked for."""
+    made: list[weakref.ref[Evaluator]] = []
+    begin = Evaluator.__init__
+
+    def counted(self: Evaluator, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(Evaluator, "__init__", counted)
+    monkeypatch.setattr("sweeps.search.space.MANY_ROWS", 0)
+    question = point(model="llama3-8b", gpus=8)
+    gc.disable()
+    try:
+        assert recommended(space_of(question))
+        assert len(made) > 2  # Of combinations of columns, too
+        assert not [evaluator for evaluator in made if evaluator() is not None]
+    finally:
+        gc.enable()
