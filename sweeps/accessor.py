@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
+from sweeps.store.constants import unstacked
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -22,7 +24,7 @@ class Sweeps:
     """A sweep's dataset: its figures, reasons, sources, best cell; computed again; as a table."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
+        self._dataset = unstacked(dataset)
 
     def __str__(self) -> str:
         from sweeps.cli.files import lines_of

@@ -39,7 +39,7 @@ from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import find_sweep
 from sweeps.spec.keywords import spec_of
 from sweeps.spec.sweep import load_sweep
-from sweeps.store.constants import with_constants
+from sweeps.store.constants import unstacked, with_constants
 from sweeps.store.netcdf import open_dataset, to_dataset
 
 if TYPE_CHECKING:
@@ -71,14 +71,27 @@ def recompute(dataset: xr.Dataset) -> xr.Dataset:
     InputError
         If the dataset isn't of collectives or training steps.
     """
-    dataset = with_constants(dataset)
-    if OPERATION_STATUS not in dataset.variables:
-        layout, blocks = _again(dataset, "")
-        return to_dataset(layout, blocks)
-    parts = [_again(dataset, subject) for subject in (OPERATION, STEP)]
-    sizes = {str(dim): size for dim, size in dataset.sizes.items()}
-    layout = joined([layout for layout, _ in parts], sizes, {})
-    return to_dataset(layout, chain.from_iterable(blocks for _, blocks in parts))
+    dataset = with_constants(unstacked(dataset))
+    subjects = {str(variable.attrs.get(SUBJECT, "")) for variable in dataset.data_vars.values()}
+    subjects = subjects - {""} or {""}
+    parts = [_again(dataset, subject) for subject in sorted(subjects)]
+    layout = parts[0][0]
+    if subjects == {OPERATION, STEP}:
+        sizes = {str(dim): size for dim, size in dataset.sizes.items()}
+        layout = joined([layout for layout, _ in parts], sizes, {})
+    whole = to_dataset(layout, chain.from_iterable(blocks for _, blocks in parts))
+    return _shaped(whole, dataset)
+
+
+def _shaped(again: xr.Dataset, dataset: xr.Dataset) -> xr.Dataset:
+    """Return variables along the dimensions that they had, in that order.
+
+    An axis of which one value was selected is no axis where it is computed by itself.
+    """
+    for name, variable in dataset.data_vars.items():
+        if name in again.data_vars and again[name].dims != variable.dims:
+            again[name] = again[name].broadcast_like(variable).transpose(*variable.dims)
+    return again
 
 
 def _again(dataset: xr.Dataset, subject: str) -> tuple[Layout, Iterator[Block]]:
@@ -89,6 +102,9 @@ def _again(dataset: xr.Dataset, subject: str) -> tuple[Layout, Iterator[Block]]:
     constants: dict[str, float] = {}
     labels: dict[str, str] = {}
     for name, coordinate in _coordinates(dataset, subject).items():
+        text = coordinate.dtype.kind in "UO"
+        if not (name in VOCABULARY or text or is_row_number(coordinate.attrs)):
+            refuse("dataset", name, "is no quantity", "drop it, or select one entry")
         values = coordinate.to_numpy()
         if not coordinate.dims:
             if values.dtype.kind in "UO":
@@ -103,6 +119,8 @@ def _again(dataset: xr.Dataset, subject: str) -> tuple[Layout, Iterator[Block]]:
     if "topology" not in {*labels, *(name for axis in axes for name in axis.columns)}:
         allowed = "files of sweeps of collectives or training steps"
         refuse("dataset", dataset.attrs.get("title", ""), "has no network", allowed)
+    if 0 in dataset.sizes.values():
+        refuse("dataset", dataset.attrs.get("title", ""), "has no cells", "one at least")
     # What was measured, or gathered from other variables, isn't computed from coordinates.
     wanted = [
         str(name)
@@ -324,6 +342,9 @@ def sensitivity(
     return analysis.result({}, command=["sweeps.sensitivity"]).dataset()
 
 
+KEEP = "keep them: xr.set_options(keep_attrs=True)"
+
+
 def reasons(dataset: xr.Dataset, quantity: str | None = None) -> xr.DataArray:
     """Say in words why values of a sweep don't exist.
 
@@ -339,7 +360,8 @@ def reasons(dataset: xr.Dataset, quantity: str | None = None) -> xr.DataArray:
     -------
     xarray.DataArray
         Of the dimensions of the status: each cell's reasons, such as ``does not fit``, joined by
-        semicolons; empty where its values exist.
+        semicolons; empty where its values exist, ``left out`` where xarray's `where` has removed
+        them.
 
     Raises
     ------
@@ -362,11 +384,15 @@ def reasons(dataset: xr.Dataset, quantity: str | None = None) -> xr.DataArray:
         title = dataset.attrs.get("title", "")
         refuse("dataset", title, "has no status", "a sweep's dataset")
     status = dataset[name]
+    if "flag_meanings" not in status.attrs:
+        refuse(name, "..", "has lost its attributes, so that its codes mean nothing", KEEP)
     masks = np.atleast_1d(status.attrs.get("flag_masks", ())).tolist()
     words = [word.replace("_", " ") for word in str(status.attrs["flag_meanings"]).split()]
     codes, inverse = np.unique(status.to_numpy(), return_inverse=True)
     texts = [
-        "; ".join(word for mask, word in zip(masks, words, strict=True) if int(code) & mask)
+        "left out"  # By xarray's `where`, or where it put datasets together
+        if np.isnan(code)
+        else "; ".join(word for mask, word in zip(masks, words, strict=True) if int(code) & mask)
         for code in codes
     ]
     texts_array = status.copy(data=np.array(texts, dtype=object)[inverse.reshape(status.shape)])
@@ -419,7 +445,7 @@ def to_dataframe(dataset: xr.Dataset) -> pd.DataFrame:
     >>> sweeps.to_dataframe(found)[["ranks", "status"]].values.tolist()
     [[8.0, 'ok'], [12.0, 'ranks_not_power_of_two']]
     """
-    dataset = with_constants(dataset)
+    dataset = with_constants(unstacked(dataset))
     given = [
         str(name)
         for name, coord in dataset.coords.items()

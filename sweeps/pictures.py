@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from sweeps.errors import fault, nearest, refuse, tell_all
+from sweeps.errors import InputError, fault, nearest, refuse, tell_all
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -140,7 +140,7 @@ def figures_of(
             draw_figures(stem, declared, wanted, notes, dataset())
             paths = sorted(Path(folder).iterdir())
             if not paths:
-                refuse("dataset", "..", notes.getvalue().strip(), "several values of something")
+                raise InputError([notes.getvalue().strip()])
         return Figures({_named(path): path.read_bytes() for path in paths})
 
 

@@ -147,7 +147,7 @@ class Result:
             units = "" if flags or text else str(column.attrs.get("units", "1"))
             record = self._names[column.name]
             origin = None if column in self.layout.variables else Origin(None, GIVEN)
-            words = str(column.attrs["long_name"])
+            words = str(column.attrs.get("long_name", column.name.replace("_", " ")))
             by_record[record] = Field(record, column.name, words, units, origin)
         by_record[UPPER_BOUNDS] = Field(UPPER_BOUNDS, UPPER_BOUNDS, BOUNDED_WORDS)
         return [by_record[name] for name in self.header() if name in by_record]
@@ -168,7 +168,7 @@ class Result:
                 cells = np.arange(first, min(first + AT_ONCE, last))
                 at = np.unravel_index(cells, shape) if dims else ()
                 index = dict(zip(dims, at, strict=True))
-                bits = None if status is None else _cells(status, index)
+                bits = None if status is None else codes_of(_cells(status, index))
                 texts = [self._told(column, _cells(column, index), bits) for column in columns]
                 names = [column.name for column in columns]
                 for row in zip(*texts, strict=True):
@@ -255,15 +255,17 @@ class Result:
         meanings = str(attrs.get("flag_meanings", "")).split()
         if "flag_masks" in attrs:
             bits = dict(zip(meanings, np.atleast_1d(attrs["flag_masks"]).tolist(), strict=True))
-            return [
+            told_codes = [
                 " ".join(name for name, bit in bits.items() if code & bit) or "ok"
-                for code in values.astype(np.int64).tolist()
+                for code in codes_of(values).tolist()
             ]
+            left_out = np.isnan(values.astype(np.float64)).tolist()
+            return ["" if out else code for code, out in zip(told_codes, left_out, strict=True)]
         holes = np.zeros(values.shape, np.bool_) if status is None else (status & mask) != 0
         if meanings:
             codes = np.atleast_1d(attrs.get("flag_values", np.arange(len(meanings)))).tolist()
             known = dict(zip(codes, meanings, strict=True))
-            return [known[code] for code in np.where(holes, 0, values).tolist()]
+            return [known.get(code, "") for code in np.where(holes, 0, values).tolist()]
         plain = values.astype(np.str_) if values.dtype.kind in "OS" else values
         told = zip(plain.tolist(), holes.tolist(), strict=True)
         return [float("nan") if hole else value for value, hole in told]
@@ -274,6 +276,11 @@ def _cells(column: Column, index: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     count = len(next(iter(index.values()), ())) or 1
     values = values_of(column)[tuple(index[dim] for dim in column.dims)]
     return np.broadcast_to(values, (count,))
+
+
+def codes_of(status: NDArray[Any]) -> NDArray[np.int64]:
+    """Return a status as whole numbers: where xarray left cells out it has holes, as 0 here."""
+    return np.nan_to_num(status).astype(np.int64)
 
 
 def values_of(column: Column) -> NDArray[Any]:

@@ -116,3 +116,63 @@ def test_it_explains(steps: xr.Dataset) -> None:
 def test_it_draws(steps: xr.Dataset) -> None:
     assert steps.sweeps.plot().names == sweeps.plot(steps).names
     assert steps.sweeps.plot(style="paper").files.keys() >= {"memory.pdf"}
+
+
+@pytest.fixture(scope="module")
+def both() -> xr.Dataset:
+    axes = {**STEPS, "topology": ["ring", "torus"], "message_bytes": [1e6, 1e9]}
+    return sweeps.sweep(["time", "step_time", "peak_memory"], **axes)
+
+
+@pytest.mark.parametrize("selected", [0, [-1], [1, 0]])
+def test_a_part_is_computed_again_along_the_dimensions_that_it_has(
+    both: xr.Dataset, selected: Any
+) -> None:
+    for dim in both.sizes:
+        part = both.isel({dim: selected})
+        again = part.sweeps.recompute()
+        for name, variable in part.data_vars.items():
+            assert again[name].dims == variable.dims
+            np.testing.assert_array_equal(again[name], variable)
+
+
+def test_variables_are_computed_again_without_the_others(both: xr.Dataset) -> None:
+    for name in ("time", "step_time"):
+        again = both[[name]].assign(mine=2 * both.time).sweeps.recompute()
+        np.testing.assert_array_equal(again[name], both[name])
+
+
+@pytest.mark.thorough
+def test_stacked_dimensions_are_shown_and_computed_again(steps: xr.Dataset) -> None:
+    stacked = steps.stack(plan=["tp", "pp"])
+    np.testing.assert_array_equal(stacked.sweeps.recompute().step_time, stacked.step_time)
+    assert float(stacked.isel(plan=1).sweeps.recompute().tp) == 1
+    assert {"tp", "pp"} <= {*stacked.sweeps.to_dataframe()}
+    assert float(stacked.sweeps.best("step_time").step_time) == steps.sweeps.best().step_time
+    assert "tp 8" in str(stacked.sweeps)
+    assert stacked.sweeps.plot("memory").names
+
+
+def test_what_xarray_left_out_is_said(steps: xr.Dataset) -> None:
+    part = steps.where(steps.tp > 1)
+    assert {*part.sweeps.reasons().sel(tp=1).values.flat} == {"left out"}
+    table = part.sweeps.to_dataframe()
+    assert {*table.status[table.tp == 1]} == {""}
+    assert "ok" in {*table.status[table.tp == 8]}
+
+
+def test_what_is_put_together_is_a_table_and_is_not_computed_again(steps: xr.Dataset) -> None:
+    trials = steps.expand_dims(trial=[1, 2])
+    assert "trial" in trials.sweeps.to_dataframe()
+    with pytest.raises(InputError, match=r"trial.* is no quantity"):
+        trials.sweeps.recompute()
+
+
+def test_nothing_and_what_has_lost_its_attributes_are_refused(steps: xr.Dataset) -> None:
+    with pytest.raises(InputError, match="has no cells"):
+        steps.isel(tp=[]).sweeps.recompute()
+    with pytest.raises(InputError, match="drew nothing"):
+        steps.isel(tp=[]).sweeps.plot()
+    with pytest.raises(InputError, match="keep_attrs"):
+        steps.drop_attrs().sweeps.reasons()
+    assert steps[["step_time"]].sweeps.plot().names

@@ -477,3 +477,16 @@ def test_the_answer_stands_before_the_files(cli: Runner, line: str, answer: str)
     lines = result.out.splitlines()
     wrote = next(index for index, one in enumerate(lines) if one.startswith("wrote outputs/"))
     assert all(one.startswith("drew outputs/") for one in lines[wrote + 1 :])
+
+
+@pytest.mark.thorough
+def test_plot_draws_what_the_command_drew(cli: Runner, tmp_path: Path) -> None:
+    line = "buy --model llama3-8b --tokens 1T --days 30 --hardware dgx-h100 --output b.nc"
+    drawn = drawn_in(cli(f"{line} --plot").out)
+    assert drawn == drawn_in(cli("plot b.nc").out)
+    assert drawn[0] == "b-days-over-dollars.png"
+
+
+def test_plot_says_how_to_draw_what_is_not_in_the_file(cli: Runner, tmp_path: Path) -> None:
+    cli("normal all_reduce --gpus 16 --hardware dgx-h100 --output n.nc")
+    assert "isn't in this file; draw it with: sweeps" in cli("plot n.nc").out

@@ -177,6 +177,7 @@ def normal_command(what: str, **given: Unpack[Measured]) -> int:
     out.deliver(
         result,
         lines,
+        figures=(),
         draw=lambda stem: draw_normal(normal.rows, normal.points, stem, title=normal.title),
     )
     return 0

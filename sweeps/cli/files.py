@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -123,7 +124,7 @@ def draw_figures(
         raise InputError([fault("--figure", n, "is unknown", nearest(n, known)) for n in unknown])
     notes = notes or sys.stdout
     if not checked:
-        notes.write("drew nothing: no figure suits a dataset without an axis\n")
+        notes.write(f"drew nothing: {_why_none(dataset)}\n")
     for figure in checked:
         if wanted and figure.name not in wanted:
             continue
@@ -133,6 +134,10 @@ def draw_figures(
 
 def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Figure]:
     """Return checked figures: those declared, a dataset's spec's, or what suits it."""
+    if not declared and FIGURES in dataset.attrs:
+        declared = json.loads(dataset.attrs[FIGURES])
+        if not declared:
+            return []
     if not declared:
         try:
             spec = tomllib.loads(str(dataset.attrs.get("spec", "")))
@@ -142,6 +147,16 @@ def figures_of(dataset: xr.Dataset, declared: Figures | None = None) -> list[Fig
     return check_figures(declared or default_figures(dataset), subject_of(dataset))
 
 
+def _why_none(dataset: xr.Dataset) -> str:
+    """Return why a dataset has no figure."""
+    if FIGURES not in dataset.attrs:
+        return "no figure suits a dataset without an axis"
+    command = str(dataset.attrs.get("history", "")).partition(" ")[2] or "the command"
+    return f"what the figure shows isn't in this file; draw it with: {command} --plot"
+
+
+FIGURES = "figures"
+"""The attribute of a table's file that declares its figures, as JSON."""
 TABLES = ("curves", "scaling", "best")  # The kinds of figures that are tables as well
 _MOST_LINES = 26  # of a screen, with what is said before
 _FEW_LINES = 10

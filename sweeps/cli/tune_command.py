@@ -183,7 +183,7 @@ def command(**given: Unpack[Given]) -> int:
     result = result_of_tuning(report, given)
     bodies = {"reasons": report.reasons, "defaults": report.defaults}
     lines = [*report.screen(), *further_lines(wanted_sections(given, "tune"), bodies)]
-    out.deliver(result, lines, draw=lambda stem: draw_tuning(report, stem))
+    out.deliver(result, lines, figures=(), draw=lambda stem: draw_tuning(report, stem))
     out.notes.write(f"\nwrote {report.output_dir}{'/'}\n")
     return 0
 

@@ -139,7 +139,9 @@ def command(tables: tuple[str, ...], **given: Unpack[Given]) -> int:
     lines, bodies, also = compared.screen
     wanted = wanted_sections(given, "validate")
     shown = (*lines, *shown_sections(wanted, bodies), *more_line(wanted, bodies, also))
-    out.deliver(compared.result(attrs), shown, compared.figures, compared.draw)
+    # Clouds of points aren't drawn from a file: what is drawn another way is not of it.
+    figures = compared.figures or (() if compared.draw else None)
+    out.deliver(compared.result(attrs), shown, figures, compared.draw)
     return int(given["strict"] and compared.beyond)
 
 

@@ -217,10 +217,16 @@ class Output:
         """Write the file and draw the figures that are asked for, and say so.
 
         Figures are the declared ones, or those that suit a dataset; `draw` draws others, and
-        returns their files.
+        returns their files.  A table's file holds those that are declared, for ``sweeps plot``:
+        none where what they show isn't in it.
         """
         from sweeps.cli import files
         from sweeps.store.publish import readable
+
+        if isinstance(result, Result) and figures is not None:
+            figures = list(figures(result.dataset()) if callable(figures) else figures)
+            attrs = {**result.layout.attrs, files.FIGURES: json.dumps(figures)}
+            result = replace(result, layout=replace(result.layout, attrs=attrs))
 
         path, overwrite = self.path, bool(self.given["overwrite"])
         if path.suffix == ".csv":

@@ -31,12 +31,14 @@ def default_figures(dataset: xr.Dataset) -> list[Declaration]:
     """Return declarations of figures that suit a dataset."""
     dataset = with_constants(dataset)
     subject = subject_of(dataset)
+    if 0 in dataset.sizes.values():
+        return []
     if {"lower_change", "upper_change"} <= subject.variables.keys():
         return [{"kind": "tornado"}]
     # Of training steps there is a part or a total.
     if not any(known_parts(kind, subject.variables) for kind in BREAKDOWNS):
         return [*_of_operations(dataset, subject)]
-    figures = [*_of_steps(dataset, subject)]
+    figures = [*_of_steps(dataset, subject)] or [*_of_operations(dataset, subject)]
     if "time" in subject.variables:
         # An operation beside training steps.
         beside = _of_operations(dataset, subject)

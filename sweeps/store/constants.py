@@ -95,3 +95,16 @@ def constants_aside(dataset: xr.Dataset) -> xr.Dataset:
     reduced.attrs = {**dataset.attrs, **constants}
     reduced.set_close(dataset.close)
     return reduced
+
+
+def unstacked(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a dataset whose stacked dimensions have their parts as columns, not tuples."""
+    stacked = [
+        name
+        for name, coordinate in dataset.coords.items()
+        if coordinate.dtype == object
+        and coordinate.size
+        and all(isinstance(value, tuple) for value in coordinate.values.flat)
+    ]
+    flat = dataset.reset_index([name for name in stacked if name in dataset.dims])
+    return flat.drop_vars(stacked, errors="ignore")
