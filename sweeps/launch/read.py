@@ -257,7 +257,10 @@ def _of_shell(text: str, path: Path, overrides: Overrides, parts: Parts) -> Read
     _tell_holes(launch, script, reading, file)
     added = [word for word in script.conditional if word.text.startswith("--")]
     if added:
-        location, names = Location(file, added[0].line), few([word.text for word in added])
+        location, names = (
+            Location(file, added[0].line),
+            few([word.text.split()[0] for word in added]),
+        )
         reading.notes.append(f"{location}: added only if a condition holds, so skipped: {names}")
     return reading
 

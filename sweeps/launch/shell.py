@@ -1,8 +1,9 @@
 """Commands of a shell script, read and never run: words with their lines, and what isn't known.
 
 Understood are comments, continued lines, quotes, arrays, variables with defaults, products of
-numbers, ``export``, here-documents and Slurm's comments.  Whatever else gives a variable its value
-(a loop, a condition, a command's output) makes that unknown, with its line.
+numbers, ``export``, here-documents, Slurm's comments, and conditions on what is known.  Whatever
+else gives a variable its value (a loop, a file, a command's output) makes that unknown, with its
+line.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sweeps.launch.calculated import calculated
+from sweeps.launch.conditions import TESTS, Branch, Condition, Term, opposite, settled
 from sweeps.launch.shell_words import Cutter, Text, lined, plain
 
 # What stands in a text for a value that isn't known: its name between two of these.
 HOLE = "\x00"
 # The beginning of a value that is what the variable was, and what more follows.
-_OWN = re.compile(r"([\"(]*)\$\{?([A-Za-z_]\w*)(?:\[[@*]\])?\}?\"?(?=\s)")
+_OWN = re.compile(r"([\"(\s]*)\$\{?([A-Za-z_]\w*)(?:\[[@*]\])?\}?\"?(?=\s)")
 MOST_EVALUATED = 20
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=")
@@ -101,6 +103,9 @@ class _Reader:
         self.values: dict[str, Text] = {}
         self.arrays: dict[str, list[Text]] = {}
         self.depth: list[str] = []  # Conditions and loops around what is read
+        self.branches: list[Branch] = []  # Of these the conditions
+        self.condition: Condition | None = None  # The one that is read
+        self.groups: list[int] = []  # Braces that a condition guards, by how deep they are
         self.evaluated = 0  # Times that a text was read as commands
         lines = text.split("\n")
         for line in lines:
@@ -119,9 +124,99 @@ class _Reader:
                 body = statement.body if statement.quoted else self._filled(statement.body)
                 line = body[0][1] if body else 0
                 self.script.documents[name] = (plain(body), line)
-            self._do(statement.words)
+            self._guarded(statement.words, statement.sign.strip())
 
     # What a statement does.
+
+    def _guarded(self, words: list[Text], sign: str) -> None:
+        """Do what a statement does, unless a condition that is known forbids it."""
+        while words and plain(words[0]) in ("do", "else", "then"):
+            self._begin(plain(words[0]))
+            words = words[1:]
+        first = plain(words[0]) if words else ""
+        if first in ("if", "elif"):
+            words = words[1:]
+            self.condition = Condition()
+            if first == "if":
+                self._open(False)
+        elif self.condition is None and _tests(words):
+            self.condition = Condition(alone=True)
+        if self.condition is not None and not self.condition.is_over(words):
+            self._tested(words, sign)
+        elif self.condition is not None:
+            self._joined(words, sign)
+        elif first == "}" and self.groups[-1:] == [len(self.depth)]:
+            self.groups.pop()
+            self.branches.pop()
+            self.depth.pop()
+        elif words:
+            self._allowed(words, first)
+
+    def _begin(self, name: str) -> None:
+        """Begin a part of an ``if`` at its ``then`` or ``else``."""
+        condition = self.condition
+        if name == "do" or not self.branches or (name == "then" and condition is None):
+            return
+        self.branches[-1].begin(condition.decided() if name == "then" and condition else True)
+        self.condition = None
+
+    def _open(self, runs: bool | None) -> None:
+        """Begin what a condition decides on."""
+        self.depth.append("if")
+        self.branches.append(Branch(runs))
+
+    def _allowed(self, words: list[Text], first: str) -> None:
+        """Do what a statement does where that is allowed; ends count everywhere."""
+        if first == "fi" and self.branches:
+            self.branches.pop()
+        forbidden = any(branch.runs is False for branch in self.branches)
+        if first in (*_OPENS, *_CLOSES) or not forbidden:
+            self._do(words)
+
+    def _joined(self, words: list[Text], sign: str) -> None:
+        """Do what follows tests that stand alone, as in ``[ -n "$X" ] && Y=1``."""
+        assert self.condition is not None
+        last, value = self.condition.terms.pop().raw, self.condition.decided()
+        self.condition = None
+        runs = value if last == "&&" else opposite(value)
+        self._open(runs)
+        self._allowed(words, "")
+        if words and plain(words[0]) == "{":
+            self.groups.append(len(self.depth))
+            return
+        self.branches.pop()
+        self.depth.pop()
+        if sign in ("&&", "||"):
+            # What ran is taken to succeed.
+            came = True if runs else value
+            self.condition = Condition(settled(came), alone=True)
+            self.condition.terms.append(Term(sign, None))
+
+    def _tested(self, words: list[Text], sign: str) -> None:
+        """Read on in a condition; a command in it runs, and whether it succeeds isn't known."""
+        condition = self.condition
+        assert condition is not None
+        begins = plain(words[0]) if words else ""
+        if not condition.is_open and begins not in (*TESTS, "!"):
+            condition.strange = True
+            self._do(words)
+            return
+        for word in words:
+            value = plain(self._expanded(word))
+            condition.terms.append(Term(plain(word), None if HOLE in value else value))
+        if sign in ("&&", "||"):
+            condition.terms.append(Term(sign, None))
+        elif condition.alone and not condition.is_open:
+            self.condition = None
+
+    @property
+    def _undecided(self) -> str:
+        """The condition or loop that decides on what is read, if one does."""
+        decided = iter(self.branches)
+        names = [
+            name for name in self.depth if name != "if" or next(decided, Branch()).runs is None
+        ]
+        return names[-1] if names else ""
 
     def _do(self, words: list[Text]) -> None:
         if words and plain(words[0]) == "function":
@@ -170,26 +265,28 @@ class _Reader:
         line = raw[0][1] if raw else 0
         itself = _OWN.match(plain(raw))
         known = name in self.values or name in self.arrays
-        if self.depth and itself and itself[2] == name and known:
+        if self._undecided and itself and itself[2] == name and known:
             # OPTS="$OPTS --more" adds to itself, as += does
             raw, more = [*raw[: itself.end(1)], *raw[itself.end() :]], True
-        if self.depth and more:
-            bare = plain(raw).strip('"()').strip()
+        if self._undecided and more:
+            bare = plain(raw).strip('"() \t\n')
             added = self._words(lined(bare, line))
             self.script.conditional += self._kept(added)
             return
-        if self.depth:
-            self._forget(name, line, f"'{self.depth[-1]}' decides on it")
+        if self._undecided:
+            self.script.conditional += self._kept(self._words(lined(plain(raw).strip('"()'), line)))
+            self._forget(name, line, f"'{self._undecided}' decides on it")
             return
-        self.script.unknown.pop(name, None)
+        why = self.script.unknown.pop(name, "")
+        lost = self._hole(name, line, why) if why and more and not known else []
         if raw and raw[0][0] == "(":
-            elements = self._words(raw[1:-1])
+            elements = [*([lost] if lost else ()), *self._words(raw[1:-1])]
             self.arrays[name] = [*self.arrays.get(name, []), *elements] if more else elements
             return
         if name in self.arrays and more:
             self.arrays[name] += self._words(raw)
             return
-        text = self._expanded(raw)
+        text = [*lost, *([(" ", line)] if lost else ()), *self._expanded(raw)]
         self.values[name] = [*self.values.get(name, []), *text] if more else text
         self.script.environment[name] = plain(self.values[name])
 
@@ -227,9 +324,12 @@ class _Reader:
         array = re.fullmatch(r"\"?\$\{([A-Za-z_]\w*)\[[@*]\]\}\"?", plain)
         if array:
             if array[1] in self.arrays:
-                return self.arrays[array[1]]
-            plain_value = self.values.get(array[1])
-            return [plain_value] if plain_value else []
+                kept = self.arrays[array[1]]
+                return kept if plain[0] == '"' else [p for word in kept for p in _parted(word)]
+            if plain_value := self.values.get(array[1]):
+                return [plain_value]
+            why = self.script.unknown.get(array[1])
+            return [self._hole(array[1], raw[0][1], why)] if why else []
         pieces: list[tuple[Text, bool]] = []
         quoted = False
         for part, in_quotes, value in self._pieces(raw):
@@ -365,6 +465,23 @@ class _Reader:
             name = holes[0] if holes else f"(({text.strip()}))"
             return self._hole(name, line, "isn't a whole number's calculation")
         return [(sign, line) for sign in str(value)]
+
+
+def _tests(words: Sequence[Text]) -> bool:
+    """Return whether a statement is a test, or one that is turned around."""
+    names = [plain(word) for word in words[:2]]
+    return bool(names) and names[-1 if names[0] == "!" else 0] in TESTS
+
+
+def _parted(word: Text) -> list[Text]:
+    """Return what blanks part in a word that isn't quoted where it is used."""
+    parts: list[Text] = [[]]
+    for sign in word:
+        if sign[0] in " \t\n":
+            parts.append([])
+        else:
+            parts[-1].append(sign)
+    return [part for part in parts if part]
 
 
 def _closing(text: str, position: int) -> int:

@@ -19,6 +19,7 @@ class Statement:
     quoted: bool = False  # Whether that is taken as it stands
     body: Text = field(default_factory=list)
     target: str = ""  # The file into which its output goes
+    sign: str = ""  # That follows it, such as && or ;
 
 
 def plain(word: Text) -> str:
@@ -170,7 +171,9 @@ class Cutter:
             return False
         self.redirected = ""
         self.position += sign == ")"
+        self.statement.sign = ""
         while self.position < len(self.text) and self._sign() in ";|&\n":
+            self.statement.sign += self._sign()
             self.position += 1
             if self.text[self.position - 1][0] == "\n":
                 break
