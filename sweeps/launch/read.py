@@ -129,6 +129,9 @@ def _part(file: _File) -> Part | None:
     settings = read(file.text, file.path.name)
     names = {setting.name for setting in settings}
     kind = kind_of(names)
+    if {"base_model", "micro_batch_size"} <= names:
+        wrong = "is axolotl's, whose settings aren't read"
+        reject(file.path.name, f"{wrong}; give options, such as --model and --micro-batch-size")
     if names & MAXTEXT or (file.form == "yaml" and kind == MODEL):
         return None
     if not kind and file.form == "json":
@@ -288,7 +291,7 @@ def _of_command(
     count = sum(setting.name in megatron for setting in settings)
     others = sum(setting.name in hugging for setting in theirs)
     if len(pairs) >= FEW and len(pairs) > max(count, others):
-        return _of_pairs(pairs, launch, file, overrides)
+        return _of_pairs(pairs, launch, path, overrides)
     if count >= FEW and count >= others:
         reading = Reading(read_megatron.FORMAT, file)
         read_settings = Settings(settings, reading, overrides, script.unknown)
@@ -321,18 +324,35 @@ def assigned(words: Sequence[Word], file: str) -> Iterator[Setting]:
 
 
 def _of_pairs(
-    pairs: list[Setting], launch: Launch, file: str, overrides: Overrides
+    pairs: list[Setting], launch: Launch, path: Path, overrides: Overrides
 ) -> Reading | None:
     """Read ``name=value`` as MaxText's settings, or as NeMo's."""
+    file = path.name
     if any(pair.name.startswith(("model.", "trainer.", "train.")) for pair in pairs):
         return _of_bridge(pairs, file, overrides)
     if sum(pair.name in keys_of(read_maxtext.KEYS) for pair in pairs) < FEW:
         return None
+    own_names = {pair.name for pair in pairs}
+    # The command's settings rule over those of its file.
+    pairs += [each for each in _named_yaml(launch, path) if each.name not in own_names]
     settings = Settings(pairs, Reading(read_maxtext.FORMAT, file), overrides)
     if launch.world_size is not None:
         _world(settings, launch)
     read_maxtext.read_config(settings)
     return settings.reading
+
+
+def _named_yaml(launch: Launch, path: Path) -> list[Setting]:
+    """Return the settings of the configuration that a command of MaxText names."""
+    endings = (".yml", ".yaml")
+    names = [w for w in launch.words if w.text.endswith(endings) and "=" not in w.text]
+    if not names or names[0].text.rpartition("/")[2] == "base.yml":  # What defaults are
+        return []
+    shown, location = names[0].text.rpartition("/")[2], Location(path.name, names[0].line)
+    known = beside(path, names[0].text)
+    if known is None:
+        reject(str(location), f"{shown} isn't beside it, and its settings count; put it there")
+    return yaml_settings(text_of(known), known.name)
 
 
 def _tp_overlap(settings: Settings, path: Path) -> Iterator[str]:

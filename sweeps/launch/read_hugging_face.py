@@ -22,6 +22,15 @@ VERSION = "transformers 5.24.0"
 KEYS = "hugging-face"
 # Accelerate's keys of a DeepSpeed configuration by DeepSpeed's.
 ZERO: Mapping[str, str] = terms_of(KEYS)["zero"]
+# Degrees that LLaMA-Factory hands to Megatron, and others to kernels of their own.
+DEGREES = (
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "expert_model_parallel_size",
+    "context_parallel_size",
+    "sequence_parallel_size",
+    "tensor_parallel_size",
+)
 # Kinds of distribution, beside FSDP and DeepSpeed, that are plain data parallelism.
 PLAIN = ("", "NO", "MULTI_GPU")
 
@@ -37,6 +46,10 @@ def read_training(settings: Settings, *, zero: bool) -> None:
     """Take quantities from training arguments; `zero` where a DeepSpeed configuration follows."""
     reading = settings.reading
     reading.version = reading.version or VERSION
+    for name in DEGREES:
+        if settings.number(name, default=1.0) > 1.0:
+            wrong = "isn't among transformers' own arguments: another program splits the model"
+            reading.fault(settings.by_name[name], "", f"{wrong}; leave it out, and give its option")
     _model(settings)
     length = settings.take_number("sequence_length", *terms_of(KEYS)["lengths"])
     if isnan(length) and "sequence_length" not in reading.given:
@@ -108,7 +121,9 @@ def _precision(settings: Settings, *, zero: bool) -> None:
     mixed = settings.text("mixed_precision")
     held = settings.text("torch_dtype", "dtype").rpartition(".")[2]
     optimizer = settings.text("optim", default="adamw_torch_fused")
-    names = ("bf16", "fp16", "mixed_precision", "torch_dtype", "dtype")
+    if "pure_bf16" in settings:  # LLaMA-Factory's: without single precision anywhere
+        mixed, held = "", "bfloat16"
+    names = ("bf16", "fp16", "mixed_precision", "torch_dtype", "dtype", "pure_bf16")
     stated = [name for name in ("fp16", "bf16") if name in settings]
     if len(stated) > 1:
         settings.reading.fault(settings.by_name["fp16"], "", "stands beside bf16; one of both")
@@ -130,7 +145,7 @@ def _precision(settings: Settings, *, zero: bool) -> None:
         settings.take("recipe", recipe, "optim")
     elif held == "bfloat16":
         note = "weights and states in 16 bits, no master copy"
-        settings.take("recipe", "bf16_adam", "torch_dtype", "dtype", note=note)
+        settings.take("recipe", "bf16_adam", "torch_dtype", "dtype", "pure_bf16", note=note)
     elif precision in ("fp32", "tf32"):
         settings.take("recipe", "fp32_adam")
     elif zero:

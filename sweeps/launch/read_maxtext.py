@@ -6,10 +6,11 @@ What isn't said is as AI-Hypercomputer/maxtext @e591f30cb has it in src/maxtext/
 from __future__ import annotations
 
 import re
-from math import isnan, nan, prod
+from math import isnan, log2, nan, prod
 
 from sweeps.launch.arguments import FALSE, Settings
 from sweeps.launch.terms import keys_of, terms_of
+from sweeps.spec.catalog import load_model
 
 FORMAT = "MaxText YAML"
 VERSION = "MaxText @e591f30cb"
@@ -35,14 +36,16 @@ def _model(settings: Settings) -> None:
     models = terms_of(KEYS)["models"]
     if name in models:
         settings.take("model", models[name], "model_name")
+        _unchanged(settings, models[name])
         return
     if name != "default":
         setting = settings.by_name["model_name"]
         settings.reading.fault(setting, name, "is no model of the catalogue; give --model")
         return
+    scales = _scales(settings)
     for name, key in keys_of(KEYS).items():
         if key.quantity:
-            value = settings.number(name, default=key.usual)
+            value = settings.number(name, default=key.usual) * scales.get(name, 1.0)
             settings.take(key.quantity, value, name, why=f"{name} {key.usual:g}")
     activations = settings.find("mlp_activations")
     gated = activations is None or len(activations.value) > 1
@@ -50,7 +53,8 @@ def _model(settings: Settings) -> None:
     settings.take_flag("tied_embeddings", "logits_via_embedding")
     experts = settings.number("num_experts", default=1.0)
     if experts > 1.0:
-        wide = settings.number("base_moe_mlp_dim", default=settings.reading.given["ffn_size"])
+        own = settings.number("base_moe_mlp_dim") * scales["base_mlp_dim"]
+        wide = settings.reading.given["ffn_size"] if isnan(own) else own
         settings.take("experts", experts, "num_experts")
         top = settings.number("num_experts_per_tok", default=1.0)
         settings.take("experts_per_token", top, "num_experts_per_tok")
@@ -62,6 +66,39 @@ def _model(settings: Settings) -> None:
     further = settings.number("mtp_num_layers", default=0.0)
     if further:
         settings.take("mtp_layers", further, "mtp_num_layers")
+
+
+def _scales(settings: Settings) -> dict[str, float]:
+    """Return what each dimension is multiplied by: doublings of the whole go round among them."""
+    scale = settings.number("global_parameter_scale", default=1.0)
+    doublings = round(log2(max(scale, 1.0)))
+    if scale != 2.0**doublings:
+        setting = settings.by_name["global_parameter_scale"]
+        settings.reading.fault(setting, "", "is no power of two")
+    whole, rest = divmod(doublings, 3)
+    wider, deeper = 2.0 ** (whole + (rest > 0)), 2.0**whole
+    heads = ("base_num_query_heads", "base_num_kv_heads", "base_mlp_dim")
+    hidden = 2.0 ** (whole + (rest > 1))
+    return {
+        **dict.fromkeys(heads, wider),
+        "base_emb_dim": hidden,
+        "base_num_decoder_layers": deeper,
+    }
+
+
+def _unchanged(settings: Settings, model: str) -> None:
+    """Refuse shapes that a file states beside a named model and that aren't the model's."""
+    figures = load_model(model).figures
+    for name, key in keys_of(KEYS).items():
+        if key.quantity in figures and name in settings.by_name:
+            own = figures[key.quantity].value
+            if settings.number(name, default=own) != own:
+                wrong = f"isn't that of {model} ({own:g})"
+                advice = "leave it out, or give --model with a file of such shapes"
+                settings.reading.fault(settings.by_name[name], "", f"{wrong}; {advice}")
+    if settings.number("global_parameter_scale", default=1.0) != 1.0:
+        setting = settings.by_name["global_parameter_scale"]
+        settings.reading.fault(setting, "", f"changes {model}; leave out one of both")
 
 
 def _machine(settings: Settings) -> float:
@@ -97,14 +134,15 @@ def _degrees(settings: Settings, chips: float) -> dict[str, float]:
     slices = settings.number("compile_topology_num_slices", "num_slices", default=1.0)
     if settings.number("dcn_data_parallelism", default=-1.0) < 0.0:
         degrees["data"] *= max(slices, 1.0)
-    if settings.number("ici_fsdp_parallelism", default=-1.0) < 0.0 and not isnan(chips):
-        degrees["fsdp"] *= chips / prod(degrees.values())
+    if settings.number("ici_fsdp_parallelism", default=-1.0) < 0.0:
+        degrees["fsdp"] *= chips / prod(degrees.values())  # NaN where nobody says how many
     for name in ("tp", "cp", "pp"):
         settings.take(name, degrees[name], *keys[name])
     if degrees["ep"] > 1.0:
         settings.take("ep", degrees["ep"], *keys["ep"])
     shards = degrees["fsdp"] * degrees["cp"] * degrees["ep"]
-    settings.take("zero_stage", 3.0 if degrees["fsdp"] > 1.0 else 0.0, *keys["fsdp"])
+    sharded = isnan(degrees["fsdp"]) or degrees["fsdp"] > 1.0
+    settings.take("zero_stage", 3.0 if sharded else 0.0, *keys["fsdp"])
     if degrees["fsdp"] > 1.0 and degrees["data"] > 1.0:
         settings.take("hsdp_shard_size", shards, *keys["fsdp"])
     if degrees["cp"] > 1.0:

@@ -1,0 +1,103 @@
+"""Launch files whose model or split isn't what their first keys say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sweeps
+from sweeps.errors import InputError
+
+MORE = ("vocabulary_size", "gated_mlp", "tied_embeddings")
+SCRIPT = "python3 -m MaxText.train src/MaxText/configs/{} run_name=x steps=3 {}\n"
+
+
+def maxtext(folder: Path, *more: str, named: str = "base.yml") -> Path:
+    path = folder / "run.sh"
+    path.write_text(SCRIPT.format(named, " ".join(more)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("scale", "billions"),
+    [(1, 1.1), (32, 32), (64, 64), (128, 128), (256, 256), (512, 512), (1024, 1024)],
+)
+def test_maxtext_scales_the_whole_model(scale: int, billions: float, tmp_path: Path) -> None:
+    """As its own scripts are called: v5p/32b.sh has a scale of 32."""
+    given = sweeps.read(maxtext(tmp_path, f"global_parameter_scale={scale}")).given
+    shapes = ("layers", "hidden_size", "heads", "kv_heads", "head_size", "ffn_size")
+    shown = {name: given[name] for name in (*shapes, *MORE)}
+    found = sweeps.sweep("parameters", hardware="tpu-v5p", gpus=64, global_batch_size=64, **shown)
+    assert float(found.parameters) / 1e9 == pytest.approx(billions, rel=0.1)
+
+
+def test_a_scale_is_a_power_of_two_and_changes_no_named_model(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no power of two"):
+        sweeps.read(maxtext(tmp_path, "global_parameter_scale=3"))
+    with pytest.raises(InputError, match="changes llama2-70b"):
+        sweeps.read(maxtext(tmp_path, "model_name=llama2-70b", "global_parameter_scale=2"))
+
+
+def test_shapes_beside_a_named_model_are_the_model_s(tmp_path: Path) -> None:
+    """As in MaxText's mixtral_8x1b.yml, which was read as all 32 layers of Mixtral 8x7B."""
+    named = "model_name=mixtral-8x7b"
+    with pytest.raises(InputError, match=r"base_num_decoder_layers.* isn't that of .* \(32\)"):
+        sweeps.read(maxtext(tmp_path, named, "base_num_decoder_layers=5"))
+    assert sweeps.read(maxtext(tmp_path, named, "base_num_decoder_layers=32")).given["model"]
+
+
+def test_a_named_configuration_is_read_or_refused(tmp_path: Path) -> None:
+    path = maxtext(tmp_path, "per_device_batch_size=2", named="models/gpu/llama2_7b.yml")
+    with pytest.raises(InputError, match=r"llama2_7b.yml isn't beside it"):
+        sweeps.read(path)
+    content = "model_name: llama2-7b\nper_device_batch_size: 4\nmax_target_length: 4096\n"
+    (tmp_path / "llama2_7b.yml").write_text(content)
+    given = sweeps.read(path).given
+    assert (given["model"], given["micro_batch_size"]) == ("llama2-7b", 2)
+    assert given["sequence_length"] == 4096
+
+
+def test_without_a_number_of_chips_nothing_is_said_of_the_batch(tmp_path: Path) -> None:
+    """The rest of the chips shards: it was read as none, with the batch of a single one."""
+    given = sweeps.read(maxtext(tmp_path, "per_device_batch_size=2")).given
+    assert given["zero_stage"] == 3
+    assert "global_batch_size" not in given
+
+
+TRAINING = """model_name_or_path: Qwen/Qwen3-8B
+output_dir: out
+per_device_train_batch_size: 1
+cutoff_len: 4096
+"""
+
+
+@pytest.mark.parametrize("name", ["tensor_model_parallel_size", "expert_model_parallel_size"])
+def test_degrees_of_another_program_are_refused(name: str, tmp_path: Path) -> None:
+    """LLaMA-Factory hands them to Megatron: they were read as data parallelism."""
+    path = tmp_path / "sft.yaml"
+    path.write_text(f"{TRAINING}bf16: true\n{name}: 4\n")
+    with pytest.raises(InputError, match=rf"{name}: isn't among transformers' own arguments"):
+        sweeps.read(path)
+    path.write_text(f"{TRAINING}bf16: true\n{name}: 1\n")
+    assert name in sweeps.read(path).read
+
+
+def test_pure_bf16_is_16_bits_throughout(tmp_path: Path) -> None:
+    path = tmp_path / "sft.yaml"
+    path.write_text(f"{TRAINING}pure_bf16: true\nquantization_bit: 4\n")
+    reading = sweeps.read(path)
+    assert (reading.given["precision"], reading.given["recipe"]) == ("bf16", "bf16_adam")
+    assert reading.not_modelled == ["quantization_bit"]
+    assert not reading.unknown
+
+
+def test_axolotl_is_refused(tmp_path: Path) -> None:
+    """Its micro-batch was taken to be transformers' default of 8."""
+    path = tmp_path / "lora.yml"
+    path.write_text(
+        "base_model: NousResearch/Llama-3.2-1B\nmicro_batch_size: 2\nsequence_len: 2048\n"
+        "output_dir: out\nbf16: auto\n"
+    )
+    with pytest.raises(InputError, match="is axolotl's"):
+        sweeps.read(path)
