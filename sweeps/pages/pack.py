@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.everything import load
+from overhead.labels import LABELS
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.api import reasons
@@ -95,6 +96,7 @@ def page_of(
         If there is no such entry or result, nothing to show, or more than opens at once.
     """
     load()
+    dataset = _named(dataset)
     subject = subject_of(dataset)
     entries = dict(_entries(subject, at or {}))
     known = [str(name) for name in dataset.data_vars]
@@ -167,6 +169,22 @@ def _entries(subject: Subject, at: Mapping[str, str]) -> Iterator[tuple[str, Any
             allowed = ", ".join(str(entry) for entry in list(known)[:8])
             faults.append(fault(f"--at {dim}", text, "isn't in the file", allowed))
     tell_all(faults)
+
+
+def _named(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a dataset whose labels name cells also where they are results: machines bought."""
+    labels = {
+        str(name): variable
+        for name, variable in dataset.data_vars.items()
+        if name in LABELS and "flag_meanings" in variable.attrs
+    }
+    words = {name: _words_of(each.to_numpy(), each.attrs) for name, each in labels.items()}
+    return dataset.drop_vars(list(labels)).assign_coords(
+        {
+            name: (each.dims, words[name].astype(np.str_), {"long_name": LABELS[name].meaning})
+            for name, each in labels.items()
+        }
+    )
 
 
 class _Packed:
@@ -371,6 +389,13 @@ def _dim(view: View, dim: str) -> dict[str, object]:
 def _naming(view: View, dims: Sequence[str]) -> list[str]:
     """Return the columns that name cells: of rows with a machine or model each that alone."""
     names = naming(view.dataset, dims)
+    # Plans of several machines or models that are bought are numbered.
+    sold = [
+        name
+        for name in ("model", "hardware")
+        if name in view.dataset.coords and len(np.unique(view.dataset[name].values)) > 1
+    ]
+    names = [*(name for name in sold if name not in names), *names]
     for name in ("hardware", "model"):
         column = view.dataset.variables.get(name)
         if name in names and column is not None and len(np.unique(column.values)) == column.size:

@@ -466,3 +466,21 @@ def test_the_plans_page_leads_with_the_plan_that_is_recommended(
     least = float(dataset.step_time.isel(recompute=0, zero_stage=0).where(~slower).min())
     assert least < float(first["step_time_s"]) * 1.02
     opened.close()
+
+
+@pytest.mark.thorough
+def test_what_was_bought_has_its_machine_in_its_name(
+    browser: Any, cli: Runner, tmp_path: Path
+) -> None:
+    """The file declares its figure by machine, which is a result of each row: it has a name."""
+    line = "buy --model llama3-8b --tokens 1T --days 30 --hardware dgx-h100,dgx-b200"
+    cli(f"{line} --output {tmp_path}/b.nc")
+    cli(f"page {tmp_path}/b.nc --output {tmp_path}/b.html")
+    opened = Opened(browser, tmp_path / "b.html")
+    dataset = sweeps.open(tmp_path / "b.nc")
+    words = str(dataset.hardware.attrs["flag_meanings"]).split()
+    best = dataset.isel(dataset.run_days.argmin(...))
+    machine = words[list(dataset.hardware.attrs["flag_values"]).index(int(best.hardware))]
+    assert f"{float(best.run_days):.2f} d" in opened.text("answer")
+    assert machine in opened.text("answer")
+    opened.close()
