@@ -23,12 +23,15 @@ NODES, DEVICES = ("trainer.num_nodes", "num_nodes"), ("trainer.devices", "device
 def arguments_of(settings: list[Setting], reading: Reading) -> Iterator[Setting]:
     """Yield a recipe's fields as Megatron-LM's arguments; of the rest say what becomes of it."""
     known, words = keys_of(MEGATRON), terms_of(KEYS)
-    names = {setting.name for setting in settings}
+    # What is null is as if it weren't there: NeMo's files name all groups and ranks.
+    names = {setting.name for setting in settings if setting.value is not None}
     for setting in settings:
         field = setting.name.rpartition(".")[2]
         top = setting.name.partition(".")[0]
         if setting.name == "mixed_precision":
             yield from _mixed(setting, reading)
+        elif setting.name in words["says"]:
+            yield from _said(setting, reading)
         elif setting.name in (*NODES, *DEVICES, PADDED):
             continue
         elif top in words["no_cost"]:
@@ -55,6 +58,11 @@ def _implied(names: set[str], settings: list[Setting], reading: Reading) -> Iter
     if "model.kv_lora_rank" in names:
         key = "model.kv_lora_rank"
         yield Setting("--multi-latent-attention", "true", where[key], key)
+    if names & {"optim.name", "model.optim.name"}:
+        # NeMo's: Megatron-LM's own defaults, and the optimizer by its name.
+        if "trainer.precision" not in names:
+            yield Setting("--bf16", "true", nowhere)
+        return
     if "model.position_embedding_type" not in names:
         yield Setting("--position-embedding-type", "rope", nowhere)
     if not any(name.startswith("mixed_precision") for name in names):
@@ -63,12 +71,23 @@ def _implied(names: set[str], settings: list[Setting], reading: Reading) -> Iter
     for name in ("use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather"):
         if f"ddp.{name}" not in names:
             yield Setting(f"--{name.replace('_', '-')}", "true", nowhere)
-    if "optim.name" in names:
-        return
     for field, usual in (("micro_batch_size", 2), ("global_batch_size", 32)):
         if f"train.{field}" not in names and f"model.{field}" not in names:
             reading.defaults.append(f"{field} {usual}")
             yield Setting(f"--{field.replace('_', '-')}", str(usual), nowhere)
+
+
+def _said(setting: Setting, reading: Reading) -> Iterator[Setting]:
+    """Yield the arguments that a word of NeMo's stands for; a word that isn't known is refused."""
+    said = terms_of(KEYS)["says"][setting.name]
+    known = said.get(str(setting.value).lower())
+    if known is None:
+        reading.fault(setting, str(setting.value), f"isn't known; {', '.join(said)} are")
+        return
+    reading.note_read(setting)
+    for argument in known:
+        name, _, value = argument.partition(" ")
+        yield Setting(name, value or "true", setting.location, setting.name)
 
 
 def _mixed(setting: Setting, reading: Reading) -> Iterator[Setting]:

@@ -237,7 +237,8 @@ def _common(settings: Settings) -> None:
     settings.take_flag("linear_bias", "--disable-bias-linear", biases, off=True)
     settings.take_switch("qkv_biases", "--add-qkv-bias")
     norm = settings.text("--normalization", default="LayerNorm")
-    settings.take("layer_norm", float(norm == "LayerNorm"), "--normalization", why="LayerNorm")
+    full = norm.lower() in ("layernorm", "layernorm1p")  # Of NeMo, too
+    settings.take("layer_norm", float(full), "--normalization", why="LayerNorm")
     settings.take_flag("tied_embeddings", "--untie-embeddings-and-output-weights", tied, off=True)
     turned = "--use-rotary-position-embeddings" in settings or "--no-position-embedding" in settings
     stated = settings.find("--position-embedding-type")  # "none" is a kind, too

@@ -101,3 +101,46 @@ def test_axolotl_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="is axolotl's"):
         sweeps.read(path)
+
+
+NEMO = """trainer: {devices: 8, num_nodes: 4, precision: PRECISION}
+model:
+  micro_batch_size: 1
+  global_batch_size: 64
+  encoder_seq_length: 4096
+  num_layers: 32
+  hidden_size: 4096
+  ffn_hidden_size: 11008
+  num_attention_heads: 32
+  num_query_groups: null
+  kv_lora_rank: null
+  bias: false
+  activation: ACTIVATION
+  normalization: NORM
+  tokenizer: {vocab_size: 32000}
+  optim: {name: OPTIMIZER, lr: 1e-4}
+"""
+
+
+def nemo(folder: Path, **words: str) -> dict[str, object]:
+    usual = {"precision": "bf16", "activation": "fast-swiglu", "norm": "rmsnorm"}
+    text = NEMO
+    for name, word in {"optimizer": "mcore_distributed_optim", **usual, **words}.items():
+        text = text.replace(name.upper(), word)
+    path = folder / "llama.yaml"
+    path.write_text(text)
+    return sweeps.read(path).given
+
+
+def test_nemo_s_words_are_read(tmp_path: Path) -> None:
+    """Llama 2 in NeMo was read without a gate in its MLP, and with one key and value head."""
+    given = nemo(tmp_path)
+    shapes = {"gated_mlp": 1, "linear_bias": 0, "layer_norm": 0, "kv_heads": 32}
+    expected = {**shapes, "zero_stage": 1, "precision": "bf16"}
+    assert {name: given[name] for name in expected} == expected
+    assert nemo(tmp_path, activation="gelu")["gated_mlp"] == 0
+    assert nemo(tmp_path, norm="layernorm1p")["layer_norm"] == 1
+    assert nemo(tmp_path, optimizer="fused_adam")["zero_stage"] == 0
+    assert nemo(tmp_path, precision="16")["precision"] == "fp16"
+    with pytest.raises(InputError, match=r"model.activation sine: isn't known"):
+        nemo(tmp_path, activation="sine")
