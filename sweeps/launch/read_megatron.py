@@ -210,6 +210,8 @@ def _sharding(settings: Settings, degrees: Mapping[str, float], dp: float) -> It
             "--use-megatron-fsdp",
         )
         yield "fsdp"
+    elif settings.by_name.keys() & {"--deepspeed", "--zero-stage"}:
+        _deepspeed(settings)
     else:
         why = "no --use-distributed-optimizer: ZeRO 0"
         settings.take_flag("zero_stage", "--use-distributed-optimizer", why)
@@ -231,6 +233,17 @@ def _sharding(settings: Settings, degrees: Mapping[str, float], dp: float) -> It
     on = "--sequence-parallel" in settings and degrees["tp"] > 1.0
     why = "no sequence parallelism" if degrees["tp"] > 1.0 else ""
     settings.take("sequence_parallel", float(on), "--sequence-parallel", why=why)
+
+
+def _deepspeed(settings: Settings) -> None:
+    """Take the stage of a fork of Megatron-LM that DeepSpeed runs, or ask for it."""
+    stage = settings.number("--zero-stage", quantity="zero_stage")
+    if isnan(stage):
+        wrong = "its configuration shards, and isn't read here; give --zero-stage"
+        settings.reading.fault(settings.by_name["--deepspeed"], "", wrong)
+        return
+    settings.take("zero_stage", stage, "--zero-stage")
+    settings.find("--deepspeed")
 
 
 def _overlap(settings: Settings, degrees: Mapping[str, float]) -> Iterator[str]:

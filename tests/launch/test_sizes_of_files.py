@@ -144,3 +144,19 @@ def test_nemo_s_words_are_read(tmp_path: Path) -> None:
     assert nemo(tmp_path, precision="16")["precision"] == "fp16"
     with pytest.raises(InputError, match=r"model.activation sine: isn't known"):
         nemo(tmp_path, activation="sine")
+
+
+def test_a_stage_of_megatron_deepspeed_is_read_or_asked_for(tmp_path: Path) -> None:
+    """The stage was told as unknown, and the run as one without sharding."""
+    shapes = "--num-layers 8 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --bf16"
+    more = "--micro-batch-size 1 --global-batch-size 8 --vocab-size 512 --deepspeed"
+    path = tmp_path / "train.sh"
+    path.write_text(f"torchrun --nproc_per_node 8 pretrain_gpt.py {shapes} {more} --zero-stage 2\n")
+    reading = sweeps.read(path)
+    assert reading.given["zero_stage"] == 2
+    assert not reading.unknown
+    path.write_text(f"torchrun --nproc_per_node 8 pretrain_gpt.py {shapes} {more}\n")
+    with pytest.raises(InputError, match="give --zero-stage"):
+        sweeps.read(path)
+    asked = sweeps.analysis(from_=str(path), hardware="dgx-h100", zero_stage=1)
+    assert "ZeRO stage 1" in str(asked)
