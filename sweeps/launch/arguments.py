@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from sweeps.launch.setting import Reading, Setting
+from sweeps.launch.setting import Reading, Setting, Unread
 from sweeps.launch.shell import HOLE, Word
 from sweeps.launch.terms import Key, keys_of
 
@@ -51,6 +51,9 @@ class Override:
             return None
 
 
+UNREAD = "can't be read without running it"
+
+
 class Settings:
     """The settings of a file by name, with the reading that they become."""
 
@@ -88,8 +91,11 @@ class Settings:
         """Return the first of some settings that is there; it counts as read."""
         for name in names:
             if name in self.by_name:
+                setting = self.by_name[name]
+                if isinstance(setting.value, Unread) and name not in self.used:
+                    self.reading.fault(setting, "", f"'{setting.value}' {UNREAD}")
                 self.used.add(name)
-                return self.by_name[name]
+                return setting
         return None
 
     def text(self, *names: str, default: str = "") -> str:

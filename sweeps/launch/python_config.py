@@ -13,7 +13,7 @@ from typing import Any
 
 from sweeps.errors import InputError, reject
 from sweeps.launch.calculated import calculated
-from sweeps.launch.setting import Location, Setting
+from sweeps.launch.setting import Location, Setting, Unread
 
 DEEPEST = 20
 Tree = dict[str, Any]
@@ -29,7 +29,7 @@ class Unreadable(Exception):
 class Calls:
     """The functions of a file, and what each returns."""
 
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, folder: str = "") -> None:
         self.file = file
         try:
             with warnings.catch_warnings():
@@ -44,7 +44,7 @@ class Calls:
             for function in module.body
             if isinstance(function, ast.FunctionDef)
         }
-        self.origins = dict(_imports(module))
+        self.origins = dict(_imports(module, folder))
         self.constants: Tree = {}
         for statement in module.body:
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
@@ -103,7 +103,7 @@ class Calls:
             if not isinstance(inner, dict):
                 raise Unreadable(target.lineno, f"{part} is no configuration")
             tree = inner
-        tree[path[-1]] = _Lined(value, target.lineno)
+        tree[path[-1]] = value if isinstance(value, dict) else _Lined(value, target.lineno)
 
     def _value(self, node: ast.expr, names: Mapping[str, object], deep: int) -> Any:
         match node:
@@ -149,8 +149,14 @@ class Calls:
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise Unreadable(node.lineno, "'**' can't be read without running it")
-            tree[keyword.arg] = self._value(keyword.value, names, deep)
+            tree[keyword.arg] = self._argument(keyword.value, names, deep)
         return tree
+
+    def _argument(self, node: ast.expr, names: Mapping[str, object], deep: int) -> Any:
+        """Return an argument's value; an expression that isn't read matters only if it is asked."""
+        if isinstance(node, ast.Subscript | ast.BoolOp | ast.Compare | ast.JoinedStr):
+            return _Lined(Unread(ast.unparse(node)), node.lineno)
+        return self._value(node, names, deep)
 
     def _number(self, node: ast.expr, names: Mapping[str, object]) -> int:
         """Return a product or sum of constants and of names that are constants."""
@@ -176,10 +182,12 @@ class _Lined:
         self.line = line
 
 
-def _imports(module: ast.Module) -> Iterator[tuple[str, str]]:
+def _imports(module: ast.Module, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield names with the modules that they are from; of the file's own folder that."""
     for statement in module.body:
-        if isinstance(statement, ast.ImportFrom) and statement.module:
-            yield from ((name.asname or name.name, statement.module) for name in statement.names)
+        if isinstance(statement, ast.ImportFrom) and (statement.module or statement.level == 1):
+            known = statement.module or folder
+            yield from ((name.asname or name.name, known) for name in statement.names)
 
 
 def _returns_config(function: ast.FunctionDef) -> bool:

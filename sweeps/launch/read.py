@@ -16,7 +16,7 @@ from sweeps.launch import (
     read_megatron,
     read_torchtitan,
 )
-from sweeps.launch.arguments import Override, Settings
+from sweeps.launch.arguments import UNREAD, Override, Settings
 from sweeps.launch.documents import json_settings, toml_settings, typed, yaml_settings
 from sweeps.launch.hugging_face_files import (
     MODEL,
@@ -33,7 +33,7 @@ from sweeps.launch.hugging_face_files import (
 from sweeps.launch.launcher import Launch, launches
 from sweeps.launch.named_files import beside, text_of
 from sweeps.launch.python_config import Calls
-from sweeps.launch.setting import Location, Reading, Setting
+from sweeps.launch.setting import Location, Reading, Setting, Unread
 from sweeps.launch.shell import Script, Word, read_script
 from sweeps.launch.terms import MEGATRON, keys_of
 from sweeps.spec.files import is_file
@@ -147,7 +147,7 @@ MAXTEXT = frozenset(
 def _read(file: _File, overrides: Overrides, parts: Parts) -> Reading:
     """Read a file by what it is written in."""
     if file.form == "python":
-        return _of_python(file.text, file.path.name, file.function, overrides)
+        return _of_python(file.text, file.path, file.function, overrides)
     if file.form == "toml":
         return _of_toml(file.text, file.path.name, overrides)
     if file.form == "yaml":
@@ -197,8 +197,9 @@ def _of_job(launch: Launch, script: Script, path: Path, overrides: Overrides) ->
 TITAN = ("torchtitan.train", "torchtitan/train.py")
 
 
-def _of_python(text: str, file: str, function: str, overrides: Overrides) -> Reading:
-    calls = Calls(text, file)
+def _of_python(text: str, path: Path, function: str, overrides: Overrides) -> Reading:
+    file = path.name
+    calls = Calls(text, file, path.absolute().parent.name)
     known = calls.configurations()
     if function and function not in calls.functions:
         reject(file, f"has no function {function}; it has {', '.join(known) or 'none'}")
@@ -209,6 +210,12 @@ def _of_python(text: str, file: str, function: str, overrides: Overrides) -> Rea
     settings = [*read_torchtitan.of_python(calls.settings(function or known[0]))]
     generation = read_torchtitan.PYTHON
     job = Settings(settings, Reading(generation.format, file), overrides)
+    read = [name for name, key in keys_of(read_torchtitan.KEYS).items() if key.effect == "read"]
+    for setting in settings:
+        # A whole table that isn't read would be one that isn't there.
+        table = f"{setting.name}."
+        if isinstance(setting.value, Unread) and any(name.startswith(table) for name in read):
+            job.reading.fault(setting, "", f"'{setting.value}' {UNREAD}")
     read_torchtitan.read_job(job, generation)
     return job.reading
 

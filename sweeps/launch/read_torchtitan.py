@@ -14,7 +14,7 @@ from math import nan
 from sweeps.launch.arguments import Settings, arguments
 from sweeps.launch.documents import typed
 from sweeps.launch.python_config import CALLED, FROM, PLACE
-from sweeps.launch.setting import Location, Setting
+from sweeps.launch.setting import Location, Setting, Unread
 from sweeps.launch.shell import Word
 from sweeps.launch.terms import keys_of, terms_of
 from sweeps.spec.catalog import load_model
@@ -343,7 +343,10 @@ def of_python(settings: list[Setting]) -> Iterator[Setting]:
     for setting in settings:
         last = setting.name.rpartition(".")[2]
         text = str(setting.value)
-        if setting.name == f"model_spec.{FROM}":
+        if isinstance(setting.value, Unread):
+            name = re.sub(r"^model_spec\.", "model.", setting.name)
+            yield Setting(name.replace(f"{PLACE}0", "flavor"), setting.value, setting.location)
+        elif setting.name == f"model_spec.{FROM}":
             yield Setting("model.name", text.rpartition(".")[2], setting.location)
         elif setting.name in (f"model_spec.{PLACE}0", "model_spec.flavor"):
             yield Setting("model.flavor", text, setting.location)

@@ -23,6 +23,12 @@ class Location:
         return f"{self.file}, line {self.line}" if self.line else self.file
 
 
+class Unread(str):
+    """The text of a value that can't be known without running its file."""
+
+    __slots__ = ()
+
+
 @frozen(slots=True)
 class Setting:
     """One setting of a file."""

@@ -160,3 +160,60 @@ def test_a_stage_of_megatron_deepspeed_is_read_or_asked_for(tmp_path: Path) -> N
         sweeps.read(path)
     asked = sweeps.analysis(from_=str(path), hardware="dgx-h100", zero_stage=1)
     assert "ZeRO stage 1" in str(asked)
+
+
+REGISTRY = """
+from torchtitan.trainer import Trainer, TrainingConfig
+from . import model_registry
+
+def small() -> Trainer.Config:
+    spec = model_registry("8B")
+    return Trainer.Config(
+        model_spec=spec,
+        training=TrainingConfig(steps=3, local_batch_size=1, max_context_length=4096),
+        dataloader=Loader.Config(dataset=DATASETS["c4"], strict=a and "b" in c),
+    )
+
+def compiled() -> Trainer.Config:
+    config = small()
+    config.compile = CompileConfig(enable=True)
+    config.model_spec = model_registry("0.6B")
+    return config
+
+def lost() -> Trainer.Config:
+    return Trainer.Config(model_spec=model_registry("8B"), training=CONFIGS["usual"])
+
+def asked() -> Trainer.Config:
+    return Trainer.Config(
+        model_spec=model_registry("8B"),
+        training=TrainingConfig(max_context_length=LENGTHS["long"], local_batch_size=1),
+    )
+"""
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Path:
+    folder = tmp_path / "qwen3"
+    folder.mkdir()
+    path = folder / "config_registry.py"
+    path.write_text(REGISTRY)
+    return path
+
+
+def test_a_registry_of_torchtitan_is_of_the_model_of_its_folder(registry: Path) -> None:
+    """What a dataset is doesn't matter, and a model without its module was taken for Llama's."""
+    assert sweeps.read(f"{registry}:small").given["model"] == "qwen3-8b"
+
+
+def test_fields_that_are_set_to_calls_are_read(registry: Path) -> None:
+    given = sweeps.read(f"{registry}:compiled").given
+    assert given["model"] == "qwen3-0.6b"
+    assert "eager" not in given["framework"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("lost", r"training: 'CONFIGS\['usual'\]'"), ("asked", r"LENGTHS\['long'\]")]
+)
+def test_what_a_cost_needs_and_is_not_read_is_refused(name: str, told: str, registry: Path) -> None:
+    with pytest.raises(InputError, match=rf"{told}.* can't be read without running it"):
+        sweeps.read(f"{registry}:{name}")
