@@ -31,6 +31,8 @@ DEGREES = (
     "sequence_parallel_size",
     "tensor_parallel_size",
 )
+# Arguments that TRL has for DPO, ORPO, KTO and GRPO, and not for supervised training.
+PREFERENCES = ("beta", "max_prompt_length", "num_generations")
 # Kinds of distribution, beside FSDP and DeepSpeed, that are plain data parallelism.
 PLAIN = ("", "NO", "MULTI_GPU")
 
@@ -46,6 +48,7 @@ def read_training(settings: Settings, *, zero: bool) -> None:
     """Take quantities from training arguments; `zero` where a DeepSpeed configuration follows."""
     reading = settings.reading
     reading.version = reading.version or VERSION
+    _supervised(settings)
     for name in DEGREES:
         if settings.number(name, default=1.0) > 1.0:
             wrong = "isn't among transformers' own arguments: another program splits the model"
@@ -80,6 +83,17 @@ def read_training(settings: Settings, *, zero: bool) -> None:
     if not zero:
         _sharding(settings)
     settings.classify(keys_of(KEYS))
+
+
+def _supervised(settings: Settings) -> None:
+    """Refuse what learns from preferences: pairs of answers, and a reference model beside."""
+    stage = settings.text("stage", default="sft")
+    if stage not in ("pt", "sft"):
+        settings.reading.fault(settings.by_name["stage"], stage, "isn't modelled; pt and sft are")
+    named = next((name for name in PREFERENCES if settings.find(name) is not None), None)
+    if named is not None:
+        wrong = "is of training on preferences, which isn't modelled: pairs and a reference model"
+        settings.reading.fault(settings.by_name[named], "", wrong)
 
 
 def _model(settings: Settings) -> None:

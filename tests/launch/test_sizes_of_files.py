@@ -217,3 +217,14 @@ def test_fields_that_are_set_to_calls_are_read(registry: Path) -> None:
 def test_what_a_cost_needs_and_is_not_read_is_refused(name: str, told: str, registry: Path) -> None:
     with pytest.raises(InputError, match=rf"{told}.* can't be read without running it"):
         sweeps.read(f"{registry}:{name}")
+
+
+@pytest.mark.parametrize("setting", ["stage: dpo", "stage: rm", "beta: 0.1", "num_generations: 8"])
+def test_training_on_preferences_is_refused(setting: str, tmp_path: Path) -> None:
+    """Its pairs and its reference model were left out: more than half of a step."""
+    path = tmp_path / "dpo.yaml"
+    path.write_text(f"{TRAINING}bf16: true\n{setting}\n")
+    with pytest.raises(InputError, match="isn't modelled"):
+        sweeps.read(path)
+    path.write_text(f"{TRAINING}bf16: true\nstage: sft\n")
+    assert sweeps.read(path).read
