@@ -171,10 +171,17 @@ def _precision(settings: Settings, *, zero: bool) -> None:
 
 def _lora(settings: Settings) -> None:
     rank = settings.number("lora_r", "lora_rank")
-    on = "use_peft" in settings or settings.text("finetuning_type") == "lora" or not isnan(rank)
+    # LLaMA-Factory's files have a stage, and adapters unless they say otherwise.
+    factory = "stage" in settings.by_name
+    kind = settings.text("finetuning_type", default="lora" if factory else "")
+    if kind not in ("", "full", "lora"):
+        setting = settings.by_name["finetuning_type"]
+        settings.reading.fault(setting, kind, "isn't modelled; full and lora are")
+    on = "use_peft" in settings or kind == "lora" or (not isnan(rank) and kind != "full")
     if on:
-        rank = 16.0 if isnan(rank) else rank
-        settings.take("lora_rank", rank, "lora_r", "lora_rank", why="adapters of rank 16")
+        usual = 8.0 if factory else 16.0
+        rank = usual if isnan(rank) else rank
+        settings.take("lora_rank", rank, "lora_r", "lora_rank", why=f"adapters of rank {usual:g}")
         targets = settings.text("lora_target_modules", "lora_target", default="all")
         mlp = any(word in targets for word in ("all", "gate_proj", "up_proj", "down_proj"))
         settings.take("lora_mlp", float(mlp), "lora_target_modules", "lora_target")

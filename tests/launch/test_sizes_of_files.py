@@ -228,3 +228,18 @@ def test_training_on_preferences_is_refused(setting: str, tmp_path: Path) -> Non
         sweeps.read(path)
     path.write_text(f"{TRAINING}bf16: true\nstage: sft\n")
     assert sweeps.read(path).read
+
+
+def test_kinds_of_fine_tuning(tmp_path: Path) -> None:
+    """Frozen layers were read as a full run; LLaMA-Factory's own default is LoRA of rank 8."""
+    path = tmp_path / "sft.yaml"
+    for kind in ("freeze", "oft"):
+        path.write_text(f"{TRAINING}bf16: true\nstage: sft\nfinetuning_type: {kind}\n")
+        with pytest.raises(InputError, match=f"finetuning_type {kind}: isn't modelled"):
+            sweeps.read(path)
+    path.write_text(f"{TRAINING}bf16: true\nstage: sft\n")
+    assert sweeps.read(path).given["lora_rank"] == 8
+    path.write_text(f"{TRAINING}bf16: true\nstage: sft\nfinetuning_type: full\nlora_rank: 8\n")
+    assert "lora_rank" not in sweeps.read(path).given
+    path.write_text(f"{TRAINING}bf16: true\n")
+    assert "lora_rank" not in sweeps.read(path).given
