@@ -300,7 +300,8 @@ def gathered_key_memory(
         gathered_sequences, rank_tokens, hidden_size, sequence_shards, activation_bytes, has_backward
     )
     own = gathered_key_activations / xp.maximum(cp - 1.0, 1.0)
-    ring = 3.0 * (single_bytes / xp.maximum(activation_bytes, 1.0)) * own
+    element = xp.where(activation_bytes > 0.0, activation_bytes, single_bytes)
+    ring = 3.0 * (single_bytes / element) * own
     gradients = xp.where(ring_key_gradients > 0.0, ring, gathered_key_activations)
     both = rank_tokens * (gathered_key_activations + has_backward * gradients)
     return sequences + xp.where(attention_layer_fraction > 0.0, both, 0.0)

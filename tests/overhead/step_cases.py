@@ -118,7 +118,7 @@ SILENT = dict.fromkeys(
     ]
     + [
         f"{layer}_{way}_time"
-        for layer in ("cp_layer", "ep_layer")
+        for layer in ("cp_exchange", "cp_round", "cp_scan", "ep_layer")
         for way in ("forward", "backward")
     ]
     + [f"vocabulary_{name}_time" for name in ("first", "last")]
