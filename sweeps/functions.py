@@ -274,7 +274,7 @@ def catalog(*names: str, **options: Unpack[CatalogOptions]) -> Answer:
     Parameters
     ----------
     *names : str
-        Names of the catalogue, Hugging Face's, or a config.json.
+        Names of the catalog, Hugging Face's, or a config.json.
     **options
         Folders of one's own files, and ``seq_length`` for a model's FLOPs.
 

@@ -297,6 +297,16 @@ def test_each_flag_changes_what_it_says(
         assert (after > before) if rises else (after < before)
 
 
+def test_the_heading_says_how_experts_are_split(cli: Runner) -> None:
+    """ETP is TP unless given, and the one costs a multiple of the other."""
+    step = "analysis --model mixtral-8x22b --gpus 128 --tp 8 --ep 8 --global-batch 256 --seq-len 4k"
+    assert "pp 1, ep 8, etp 8\n" in cli(step).out
+    assert "pp 1, ep 8, etp 1\n" in cli(f"{step} --etp 1").out
+    dense = cli("analysis --model llama3-8b --gpus 16 --tp 8 --seq-len 4k").out
+    assert "pp 1\n" in dense
+    assert "etp" not in dense
+
+
 @pytest.mark.thorough
 def test_experts(cli: Runner) -> None:
     base = "--model mixtral-8x7b --num-gpus 64 --tp 2 --zero-stage 1 --seq-length 4096"

@@ -141,6 +141,11 @@ def header_of(text: str) -> tuple[int, str, dict[str, tuple[int, str]]] | None:
 
 def _columns(cells: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Return the column of each meaning, the first of its likeliest name, and its unit."""
+    return {meaning: place[1:] for meaning, place in _ranked(cells).items()}
+
+
+def _ranked(cells: Sequence[str]) -> dict[str, tuple[int, int, str]]:
+    """Return the same, each after the rank of its name among those that are usual."""
     columns: dict[str, tuple[int, int, str]] = {}
     for index, cell in enumerate(cells):
         plain = cell.strip()[:_LONGEST_NAME].lower().replace("#", "").replace("-", "_")
@@ -153,7 +158,20 @@ def _columns(cells: Sequence[str]) -> dict[str, tuple[int, str]]:
                     order = usual.index(name)
                     if meaning not in columns or order < columns[meaning][0]:
                         columns[meaning] = (order, index, unit)
-    return {meaning: (position, unit) for meaning, (_, position, unit) in columns.items()}
+    return columns
+
+
+def _one_unit_each(where: str, line: str, delimiter: str) -> None:
+    """Refuse a heading that is there in two units: nothing tells which of them is meant."""
+    each: dict[tuple[str, int], tuple[str, float]] = {}
+    scales = {**_RATES, **_TIMES}
+    for cell in _split(line.lstrip("# ").strip().strip("|"), delimiter):
+        for meaning, (order, _, unit) in _ranked([cell]).items():
+            if unit not in scales:
+                continue
+            other, scale = each.setdefault((meaning, order), (cell.strip(), scales[unit]))
+            if scale != scales[unit]:
+                reject(where, f"{other} and {cell.strip()} are both its {meaning}; leave out one")
 
 
 def read_usual_table(path: Path, text: str, operation: str = "") -> Logs:
@@ -164,6 +182,7 @@ def read_usual_table(path: Path, text: str, operation: str = "") -> Logs:
         reject(f"{path.name}, line 1", wrong)
     first, delimiter, columns = header
     lines = text.splitlines()[first:]
+    _one_unit_each(f"{path.name}, line {first}", text.splitlines()[first - 1], delimiter)
     cells = [
         (number, [cell.strip() for cell in _split(line, delimiter)])
         for number, line in enumerate(lines, start=first + 1)

@@ -182,13 +182,20 @@ def table_notes(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
 # The parts of a report.
 
 
+def _of_experts(evaluation: Evaluation) -> Iterator[str]:
+    """Yield how experts are split; ETP, which is TP unless given, where either is above 1."""
+    if evaluation["ep"] > 1.0:
+        yield "ep"
+    if number(evaluation, "experts") > 0.0 and max(evaluation["etp"], evaluation["tp"]) > 1.0:
+        yield "etp"
+
+
 def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
     labels = evaluation.labels
     world = evaluation["tp"] * evaluation["cp"] * evaluation["pp"] * evaluation["dp"]
     degrees = ", ".join(
         f"{name} {plain(float(evaluation[name]), 15)}"
-        for name in ("dp", "tp", "cp", "pp", "ep")
-        if name != "ep" or evaluation[name] > 1.0
+        for name in ("dp", "tp", "cp", "pp", *_of_experts(evaluation))
     )
     step = "forward" if labels["schedule"] == "forward_only" else "step"
     yield ", ".join(answer(evaluation, result, step)) or degrees

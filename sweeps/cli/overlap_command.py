@@ -357,9 +357,10 @@ def _differences(job: Job, courses: Mapping[str, list[Span]]) -> Iterator[str]:
 @options("trace")
 @show_options("trace")
 def trace_command(files: tuple[str, ...], **given: Unpack[Given]) -> int:
-    """Say how GPUs spent their time: PyTorch profiler traces, .json or .json.gz, one a rank.
+    """Say how GPUs spent their time: profiler traces, .json or .json.gz, one a rank.
 
-    FILE may be a folder as the profiler writes it: the last trace of each worker is read.
+    FILE is a trace of PyTorch's profiler, of JAX's (XLA) or of Ascend's (torch_npu), or a folder as
+    PyTorch's writes it: the last trace of each worker is read.
 
     Unions of intervals are exact; the overlap of communication and computation is given as a share
     of communication and of the shorter of the two.

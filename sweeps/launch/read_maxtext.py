@@ -40,7 +40,7 @@ def _model(settings: Settings) -> None:
         return
     if name != "default":
         setting = settings.by_name["model_name"]
-        settings.reading.fault(setting, name, "is no model of the catalogue; give --model")
+        settings.reading.fault(setting, name, "is no model of the catalog; give --model")
         return
     scales = _scales(settings)
     for name, key in keys_of(KEYS).items():

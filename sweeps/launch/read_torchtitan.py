@@ -80,7 +80,7 @@ def _model(settings: Settings) -> float:
     if name is None:
         known = [entry for model, entry in models.values() if model == kind]
         setting = settings.find("model.flavor", "model.name")
-        wrong = f"{kind} {flavor or 'debugmodel'} is no model of the catalogue"
+        wrong = f"{kind} {flavor or 'debugmodel'} is no model of the catalog"
         more = f"; of {kind} it has {', '.join(known)}" if known else ""
         location = setting.location if setting else settings.reading.file
         settings.reading.faults.append(f"{location}: model.flavor: {wrong}{more}; give --model")

@@ -422,7 +422,7 @@ def _check(sweep: Sweep) -> None:
         what = "a model's shapes"
         if "parameters" in sweep.given:
             what += ", which a number of parameters doesn't have"
-        give = f"model, of the catalogue or a config.json, or {', '.join(lacking)}"
+        give = f"model, of the catalog or a config.json, or {', '.join(lacking)}"
         faults.append(needs("the time of a plan", what, give))
     if faults:
         raise InputError(faults)

@@ -78,7 +78,12 @@ def headings_of(
     faults.tell()
     columns = []
     for name in dict.fromkeys((*USUAL, *headings)):
-        position = _place(name, header, headings)
+        places = _places(name, header, headings)
+        if len(places) > 1:
+            both = ", ".join(header[index] for index in places)
+            faults.add(where, both, f"are all {name}", f'one, or columns = {{ {name} = ".." }}')
+            continue
+        position = places[0] if places else None
         if position is None and name in headings:
             offer = nearest(headings[name], header)
             faults.add(f"measured.columns.{name}", headings[name], "no such column", offer)
@@ -105,19 +110,21 @@ def _missing(path: Path, name: str, header: Sequence[str]) -> str:
     )
 
 
-def _place(name: str, header: Sequence[str], headings: Mapping[str, str]) -> int | None:
-    """Return where a quantity's column stands; None if it isn't there."""
-    if name in headings:
-        return header.index(headings[name]) if headings[name] in header else None
-    if name in header:
-        return header.index(name)
-    for index, heading in enumerate(header):
-        match = _UNIT.search(heading)
-        if match is None or heading[: match.start()] != name or name not in VOCABULARY:
-            continue
-        if _reads(match["unit"], VOCABULARY[name].units):
-            return index
-    return None
+def _places(name: str, header: Sequence[str], headings: Mapping[str, str]) -> list[int]:
+    """Return where a quantity's columns stand: several where only their units differ."""
+    exact = headings.get(name, name)
+    if name in headings or exact in header:
+        return [header.index(exact)] if exact in header else []
+    if name not in VOCABULARY:
+        return []
+    matches = [(index, heading, _UNIT.search(heading)) for index, heading in enumerate(header)]
+    return [
+        index
+        for index, heading, match in matches
+        if match
+        and heading[: match.start()] == name
+        and _reads(match["unit"], VOCABULARY[name].units)
+    ]
 
 
 def _unit(name: str, heading: str, units: Mapping[str, str]) -> str | None:

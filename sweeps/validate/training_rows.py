@@ -281,7 +281,7 @@ class _Catalogue:
             return
         name = labels.pop("hardware", run.texts.get("gpu_type") or "not stated")
         if step:
-            unpredictable(f"GPU {name}: not in the catalogue")
+            unpredictable(f"GPU {name}: not in the catalog")
 
     def _machine(self, name: str) -> Machine | None:
         if name not in self._machines:

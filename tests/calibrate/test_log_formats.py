@@ -337,6 +337,27 @@ def test_usual_headings(text: str, tmp_path: Path) -> None:
     assert [(row.size, row.time) for row in case.rows] == [(2.0**20, pytest.approx(1e-4))]
 
 
+@pytest.mark.parametrize(
+    ("head", "both"),
+    [
+        ("op,ranks,size_bytes,time_us,time_ms", "time_us and time_ms are both its time"),
+        ("op,ranks,size,time_us,algbw_GB/s,algbw_Gbit/s", "are both its algbw"),
+    ],
+)
+def test_a_column_in_two_units_is_refused(head: str, both: str, tmp_path: Path) -> None:
+    cells = ",".join(["all_reduce", "8", *(["1024"] * (head.count(",") - 1))])
+    (tmp_path / "a.csv").write_text(f"{head}\n{cells}\n")
+    with pytest.raises(InputError, match=both):
+        read_logs([str(tmp_path / "a.csv")])
+
+
+def test_columns_out_of_place_and_in_place_are_one_unit(tmp_path: Path) -> None:
+    text = "op,ranks,size,time (us),time (usec)\nall_reduce,8,1024,10,11\n"
+    (tmp_path / "a.csv").write_text(text)
+    (test,) = read_logs([str(tmp_path / "a.csv")]).tests
+    assert [row.time for row in test.rows] == [pytest.approx(1e-5)]
+
+
 def test_a_time_without_a_unit_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("op,ranks,size,time\nall_reduce,8,1024,10\n")
     with pytest.raises(InputError, match="unit of column 4 isn't known; call it time_us"):

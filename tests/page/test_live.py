@@ -448,6 +448,28 @@ def test_the_best_plans_on_a_page_are_those_of_a_sweep(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+@needs_node
+def test_long_times_are_set_in_days(tmp_path: Path) -> None:
+    code = """
+    const control = { units: "s" };
+    process.stdout.write(JSON.stringify(asked.map((value) => {
+      const text = textOf(control, value);
+      return [text, readNumber(text, "s")];
+    }).concat([["12 h", readNumber("12 h", "s")], ["3 h", readNumber("3 h", "byte")]])));
+    """
+    asked = [475200.0, 86400.0, 600.0, 90000.0]
+    result = run_script(tmp_path, page_from(**FITTING), code, asked)
+    assert result == [
+        ["5.5 days", 475200.0],
+        ["1 days", 86400.0],
+        ["600 s", 600.0],
+        ["1.04167 days", pytest.approx(90000.0, rel=1e-5)],
+        ["12 h", 43200.0],
+        ["3 h", None],
+    ]
+
+
+@pytest.mark.thorough
 def test_texts_of_a_page_stay_texts() -> None:
     page = page_from(**FITTING)
     evil = "</script><script>alert(1)</script>"

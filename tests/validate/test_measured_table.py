@@ -60,6 +60,7 @@ def test_remarks_blank_lines_quotes_and_marks(path: Path) -> None:
         ("message_bytes;time_us\n1;2\n", "one column"),
         ("message_bytes,time\n1,2\n", "its unit isn't known; end it with one, as in time_us"),
         ("message_bytes,time_us,time_us\n1,2,3\n", "heading = 'time_us': is given twice"),
+        ("message_bytes,time_us,time_ms\n1,2,3\n", "heading = 'time_us, time_ms': are all time"),
         (f"{HEADINGS}\nall_reduce,dgx-h100,8,1024\n", "line 2: 4 cells; the headings are 5"),
         (f"{HEADINGS}\nall_reduce,dgx-h100,8,1024,fast\n", "line 2, time_us = 'fast': can't be"),
         (f"{HEADINGS}\nall_reduce,dgx-h100,8,1024,\n", "line 2, time_us = ''"),

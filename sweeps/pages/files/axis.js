@@ -4,6 +4,9 @@ let SCALES = {};
 const PLAIN = { multiples: [[1, ""]], binary: false };
 const DECIMAL = [[1, "B"], [1e3, "kB"], [1e6, "MB"], [1e9, "GB"], [1e12, "TB"], [1e15, "PB"]];
 
+// Times that people set in longer units than seconds.
+const LONG = [[86400, "days"], [86400, "day"], [86400, "d"], [3600, "h"], [60, "min"]];
+
 function setScales(scales) {
   SCALES = scales;
 }
@@ -100,7 +103,7 @@ function readNumber(text, units) {
   if (!unit) return value;
   if (unit === "%") return units === "1" ? value / 100 : NaN;
   const named = (multiple) => multiple[1] === unit || multiple[1].replace("µ", "u") === unit;
-  const multiple = multiplesOf(units).find(named);
+  const multiple = [...multiplesOf(units), ...(units === "s" ? LONG : [])].find(named);
   return multiple ? value * multiple[0] : NaN;
 }
 

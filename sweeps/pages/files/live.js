@@ -148,11 +148,14 @@ function planText(plan, offered) {
   return phrases.join(", ");
 }
 
+// Times that are said in days, as the guide and the reports say them.
+const inDays = (units, value) => units === "s" && value >= 86400;
+
 const shown = (page, name, value) => {
   const { units, percent } = page.units.get(name);
   if (Number.isNaN(value)) return "–";
+  if (inDays(units, value)) return `${numberText(value / 86400, 4)} days`;
   if (units === "FLOP s-1") return `${numberText(value / 1e12, 4)} TFLOP/s`;
-  if (units === "s" && value >= 86400) return `${numberText(value / 86400, 4)} days`;
   if (units === "d") return `${numberText(value)} days`;
   return percent ? percentText(value) : valueText(value, units === "s-1" ? "1" : units);
 };
@@ -282,7 +285,10 @@ function dialOf(page, control) {
   return sliding(page, control);
 }
 
-const textOf = (control, value) => (Number.isNaN(value) ? "" : givenText(value, control.units, 6));
+const textOf = (control, value) => {
+  if (Number.isNaN(value)) return "";
+  return inDays(control.units, value) ? `${numberText(value / 86400, 6)} days` : givenText(value, control.units, 6);
+};
 
 // A number that the reader types.
 function typed(page, control, element) {
