@@ -297,6 +297,29 @@ def test_each_flag_changes_what_it_says(
         assert (after > before) if rises else (after < before)
 
 
+@pytest.mark.parametrize(
+    "line", ["collective --message-size 1GiB", "analysis --model llama3-8b --seq-len 8k"]
+)
+def test_an_oversubscription_that_nothing_meets_is_said(cli: Runner, line: str) -> None:
+    """All nodes are below one leaf switch: buying uplinks by this screen would be a mistake."""
+    said = "oversubscription changes nothing here: one leaf switch has 32 nodes"
+    line = f"{line} --hardware dgx-b200"
+    assert said in cli(f"{line} --gpus 128 --oversubscription 2").out
+    assert said in cli(f"{line} --gpus 128 --oversubscription 1,2").out
+    assert said not in cli(f"{line} --gpus 128").out
+    assert said not in cli(f"{line} --gpus 128 --oversubscription 1").out
+    assert said not in cli(f"{line} --gpus 512 --oversubscription 2").out
+    assert said not in cli(f"{line} --gpus 128 --oversubscription 2 --nodes-per-leaf 4").out
+
+
+def test_a_plan_says_that_nothing_meets_the_oversubscription(cli: Runner) -> None:
+    line = "plan --model llama3-8b --seq-len 8k --global-batch 128 --tp 1 --cp 1 --pp 1"
+    line += " --micro-batch-size 1 --hardware dgx-b200 --gpus 128"
+    said = "oversubscription changes nothing here: one leaf switch has 32 nodes"
+    assert said in cli(f"{line} --oversubscription 2").out
+    assert said not in cli(line).out
+
+
 def test_the_heading_says_how_experts_are_split(cli: Runner) -> None:
     """ETP is TP unless given, and the one costs a multiple of the other."""
     step = "analysis --model mixtral-8x22b --gpus 128 --tp 8 --ep 8 --global-batch 256 --seq-len 4k"

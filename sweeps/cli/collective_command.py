@@ -31,6 +31,7 @@ from sweeps.cli.options import (
     output_options,
     show_sensitivity,
     sweep_of_options,
+    uplink_lines,
 )
 from sweeps.cli.sections import further_lines, show_options, wanted_sections
 from sweeps.cli.tables import as_table, every_row
@@ -105,6 +106,7 @@ def screen(job: Job, result: Result, show: Sequence[str]) -> Iterator[str]:
             "formulas": lambda: statement_lines(job),
         }
     yield ""
+    yield from uplink_lines(job)
     yield from defaults_line(job, MATTERING)
     yield from further_lines(show, {**bodies, "defaults": lambda: default_lines(job)})
 

@@ -55,10 +55,34 @@ CONVERSIONS = ("hour", "day", "kilowatt_hour")
 ABSENT = (ASSUMED, "not stated: none")
 
 
+# What says how many GPUs are below a leaf switch.
+LEAF = ("nodes_per_leaf", "gpus_per_node")
+
+
 def unused_lines(job: Job, named: Callable[[str], str] = flag_of) -> Iterator[str]:
     """Yield what the user gave and nothing that is told depends on, as it is named there."""
     if idle := unused(job):
         yield f"{UNUSED}: {', '.join(map(named, idle))}"
+    yield from uplink_lines(job)
+
+
+def uplink_lines(job: Job) -> Iterator[str]:
+    """Yield why a given oversubscription changes nothing, where no GPU is beyond a leaf switch."""
+    columns = job.program.grid.columns
+    size = "world_size" if "world_size" in columns else "ranks"
+    if "oversubscription" in job.sweep.given and {size, *LEAF} <= columns.keys():
+        least = (float(columns[name].min()) for name in LEAF)
+        most = float(columns[size].max())
+        yield from uplink_words(float(columns["oversubscription"].max()), most, *least)
+
+
+def uplink_words(ratio: float, gpus: float, nodes: float, inside: float) -> Iterator[str]:
+    """Yield the same of so many GPUs, nodes of a leaf and GPUs of a node."""
+    if ratio > 1.0 and inside < gpus <= nodes * inside:
+        yield from wrapped(
+            f"oversubscription changes nothing here: one leaf switch has {nodes:g} nodes, so all "
+            f"{gpus:,.0f} GPUs; --nodes-per-leaf gives another size"
+        )
 
 
 def _said(name: str, constants: Mapping[str, float]) -> str:

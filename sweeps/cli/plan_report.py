@@ -17,7 +17,14 @@ from sweeps.bands import memory_words as fitting
 from sweeps.cli.from_file import setting_lines
 from sweeps.cli.given import Planned
 from sweeps.cli.numbers import shown
-from sweeps.cli.options import MATTERING, default_lines, defaults_line, price_words
+from sweeps.cli.options import (
+    LEAF,
+    MATTERING,
+    default_lines,
+    defaults_line,
+    price_words,
+    uplink_words,
+)
 from sweeps.cli.plan_experts import bullets, expert_lines
 from sweeps.cli.plan_from import file_lines
 from sweeps.cli.plan_question import Asked
@@ -285,6 +292,10 @@ def _limits(answer: Answer) -> Iterator[str]:
     for line in (*lines, *network(answer.effects)):
         yield from wrapped(line[0].upper() + line[1:])
     yield from _other_batch(answer)
+    known = {**answer.search.space.resolved.constants, **answer.point.constants}
+    if {"oversubscription", *LEAF} <= known.keys():
+        sizes = (known[name] for name in LEAF)
+        yield from uplink_words(known["oversubscription"], answer.point.world_size, *sizes)
     yield ""
 
 
