@@ -54,26 +54,54 @@ class ContractError(RuntimeError):
         super().__init__("\n".join(faults))
 
 
-def fault(field: str, value: object, wrong: str, allowed: str) -> str:
-    """Compose one fault's line.
+class Fault(str):
+    """What is wrong with which value, and what would be right: an object until it is told.
+
+    As a text it names things as files and Python do; a command tells it by its options.
+    Of several names there is a value each, or one of all.  What lacks something has no names.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[object, ...]
+    reason: str
+
+    def __new__(cls, names: tuple[str, ...], values: tuple[object, ...], reason: str) -> Fault:
+        """Make a fault; its text follows from its parts."""
+        shown = "; " if any("," in f"{value}" for value in values) else ", "
+        text = shown.join(f"{value}" for value in values)
+        if len(values) > 1 or any(isinstance(value, str) for value in values):
+            text = f"'{text}'"
+        self = super().__new__(cls, f"{', '.join(names)} = {text}: {reason}" if names else reason)
+        self.names, self.values, self.reason = names, values, reason
+        return self
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """Return the parts, as copies and other processes need them."""
+        return self.names, self.values, self.reason
+
+
+def fault(field: str | Sequence[str], value: object, wrong: str, allowed: str) -> str:
+    """Make one fault.
 
     Parameters
     ----------
     field, value
-        What was given, under the name that the user knows.
+        What was given, under the name that the user knows: several names with a tuple of values.
     wrong, allowed : str
         What is wrong with it, and what would be right.
 
     Returns
     -------
     str
-        ``field = value: wrong; allowed``.
+        A `Fault`: ``field = value: wrong; allowed``.
     """
-    shown = f"'{value}'" if isinstance(value, str) else f"{value}"
-    return f"{field} = {shown}: {wrong}; {allowed}"
+    reason = f"{wrong}; {allowed}"
+    if isinstance(field, str):
+        return Fault((field,), (value,), reason)
+    return Fault(tuple(field), value if isinstance(value, tuple) else (value,), reason)
 
 
-def refuse(field: str, value: object, wrong: str, allowed: str) -> NoReturn:
+def refuse(field: str | Sequence[str], value: object, wrong: str, allowed: str) -> NoReturn:
     """Refuse input for one `fault`."""
     raise InputError(fault(field, value, wrong, allowed)) from None
 
@@ -90,11 +118,11 @@ def tell_all(faults: Sequence[str]) -> None:
 
 
 def needs(who: str | Sequence[str], what: str, give: str) -> str:
-    """Compose the line of something that isn't given: ``who needs what; give ..``."""
+    """Make the fault of something that isn't given: ``who needs what; give ..``."""
     names = [who] if isinstance(who, str) else list(who)
     *others, last = names
     listed = f"{', '.join(others)} and {last}" if others else last
-    return f"{listed} {'need' if others else 'needs'} {what}; give {give}"
+    return Fault((), (), f"{listed} {'need' if others else 'needs'} {what}; give {give}")
 
 
 def refuse_all(name: str, faults: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from overhead.formula import REGISTRY, Formula
 from overhead.quantity import VOCABULARY, Array, Quantity
 from overhead.recording import RecordingError
 from overhead.statements import recorded
-from sweeps.errors import InputError, fault, refuse
+from sweeps.errors import Fault, InputError, fault, refuse
 from sweeps.former import FORMER
 
 # Where a stated expression is compared with the code.
@@ -49,8 +49,7 @@ def _load(path: Path) -> None:
         for key in sorted(set(ALGORITHMS) - before):
             _check_algorithm(ALGORITHMS[key])
     except RecordingError as error:
-        message = f"--formulas = '{path}': {error}"
-        raise InputError(message) from None
+        raise InputError(Fault(("--formulas",), (str(path),), str(error))) from None
     except (Exception, SystemExit) as error:
         wrong = _error_text(error, path)
         now = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import shlex
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from sweeps.cli import run
 from sweeps.cli.refusals import MOST, on_command_line
-from sweeps.errors import BY_MEANING, nearest
+from sweeps.cli.typed import as_typed
+from sweeps.errors import BY_MEANING, fault, nearest
 from tests.refusals import Refused, one
 from tests.tables import examples
 
@@ -70,6 +72,23 @@ def test_lines_of_files_stay_as_they_are() -> None:
         "a training needs tokens; give --tokens",
     ):
         assert on_command_line(line) == line
+
+
+def test_a_fault_keeps_its_parts_until_it_is_told() -> None:
+    """No value is read again from a text: not one with commas, quotes or a colon."""
+    lists = fault(("tp", "pp"), ("4, 8", "it's: 3"), "no layout", "others")
+    assert lists == "tp, pp = '4, 8; it's: 3': no layout; others"
+    names = {"tp": "--tp", "pp": "-p", "micro_batch_size": "--mbs"}
+    assert on_command_line(as_typed(lists, names, {})) == (
+        "--tp '4, 8', -p 'it's: 3': no layout; others"
+    )
+    value = fault("tp", "micro_batch_size", "is text", "a number")
+    assert on_command_line(as_typed(value, names, {})) == (
+        "--tp micro_batch_size: is text; a number"
+    )
+    assert on_command_line(as_typed(copy.deepcopy(lists), names, {}), ["--tp"]) == (
+        "--tp '4, 8' (p it's: 3): no layout; others"
+    )
 
 
 def test_what_is_meant_exists() -> None:

@@ -74,8 +74,8 @@ def _fault_line(faulty: Faulty, values: Mapping[str, str]) -> str:
     }
     shown = {name: value for name, value in values.items() if name not in idle} or values
     wrong = faulty.requirement.fault.replace("_", " ")
-    names = ", ".join(map(flag_of, shown))
-    return fault(names, ", ".join(shown.values()), wrong, faulty.requirement.text)
+    flags = [flag_of(name) for name in shown]
+    return fault(flags, tuple(shown.values()), wrong, faulty.requirement.text)
 
 
 def _no_algorithm(labels: Mapping[str, str]) -> str:
@@ -95,8 +95,8 @@ def _product(values: Mapping[str, str]) -> str:
         wrong = f"does not divide {gpus:g} GPUs"
         return fault(flag_of(uneven[0]), values[uneven[0]], wrong, _divisors(gpus))
     wrong = f"multiply to {product:g}, not to {gpus:g} GPUs"
-    flags = ", ".join(map(flag_of, DEGREES))
-    return fault(flags, ", ".join(values[name] for name in DEGREES), wrong, _divisors(gpus))
+    flags = [flag_of(name) for name in DEGREES]
+    return fault(flags, tuple(values[name] for name in DEGREES), wrong, _divisors(gpus))
 
 
 def _divisors(gpus: float) -> str:
@@ -200,10 +200,10 @@ def _check_sides(job: Job) -> None:
     each = [values[name] for name in ("mesh_nx", "mesh_ny", "mesh_nz")]
     sides, world = each[0] * each[1] * each[2], values["world_size"]
     if not np.any(sides == world):
-        text = ", ".join(f"{side.flat[0]:g}" for side in each)
+        texts = tuple(f"{side.flat[0]:g}" for side in each)
         wrong = f"multiply to {sides.flat[0]:g}, not to {world.flat[0]:g} GPUs"
-        flags = ", ".join(map(flag_of, ("mesh_nx", "mesh_ny", "mesh_nz")))
-        refuse(flags, text, wrong, "sides of all GPUs")
+        flags = [flag_of(name) for name in ("mesh_nx", "mesh_ny", "mesh_nz")]
+        refuse(flags, texts, wrong, "sides of all GPUs")
 
 
 def _check_model(given: Collection[str]) -> None:

@@ -18,7 +18,7 @@ from sweeps.cli.given import Given
 from sweeps.cli.numbers import shown
 from sweeps.cli.progress import tell_drawn
 from sweeps.cli.typed import flag_of
-from sweeps.errors import InputError, fault, refuse
+from sweeps.errors import Fault, InputError, fault, refuse
 from sweeps.job import Job, evaluation_of
 
 # Rows of a figure up to which each stream has its own.
@@ -58,9 +58,8 @@ def timeline_of(job: Job) -> StepTimeline:
         allowed = "give it, or --model with a model that has it"
         raise InputError(fault("--timeline", "(step)", wrong, allowed)) from None
     except ValueError as error:
-        wrong, _, allowed = str(error).partition("; ")
         schedule = evaluation.labels["schedule"]
-        raise InputError(fault("--timeline", schedule, wrong, allowed)) from None
+        raise InputError(Fault(("--timeline",), (schedule,), str(error))) from None
 
 
 def write_timeline(job: Job, step: StepTimeline, given: Given) -> None:

@@ -259,9 +259,9 @@ def _refuse(
             if condition.fault == name
         )
         given = {needed: f"{known[needed]:g}" for needed in next(about, ()) if needed in known}
-        values = ", ".join(given.values()) or labels["algorithm"]
+        given = given or {"algorithm": labels["algorithm"]}
         wrong = name.replace("_", " ")
-        lines.append(fault(", ".join(given) or "algorithm", values, wrong, allowed))
+        lines.append(fault([*given], tuple(given.values()), wrong, allowed))
     tell_all(lines)
     return notes
 

@@ -171,8 +171,8 @@ def _check_taken(
 ) -> None:
     """Refuse what no mechanism takes."""
     used, kinds = job.program.used(), ", ".join(labels["mechanism"])
-    idle = ", ".join(flag_of(name) for name in values if name not in used)
-    wrong = f"--mechanism {kinds} does not use {'them' if ',' in idle else 'it'}"
+    idle = [flag_of(name) for name in values if name not in used]
+    wrong = f"--mechanism {kinds} does not use {'them' if len(idle) > 1 else 'it'}"
     faults = [fault(idle, "..", wrong, "remove")] if idle else []
     faults += [
         fault(

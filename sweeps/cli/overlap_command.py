@@ -45,7 +45,7 @@ from sweeps.cli.sections import further_lines, show_options, wanted_sections
 from sweeps.cli.typed import Command, flag_of, folders_of
 from sweeps.cli.write import Output, default_folder
 from sweeps.engine.grid import LabelCase
-from sweeps.errors import InputError, fault, refuse
+from sweeps.errors import Fault, InputError, refuse
 from sweeps.job import Job
 from sweeps.plots.names import worded
 from sweeps.plots.recorded import draw_traces
@@ -265,8 +265,7 @@ def _courses(job: Job) -> dict[str, list[Span]]:
             else:
                 courses[name] = timeline(mechanism, values)
         except ValueError as error:
-            wrong, _, allowed = str(error).partition("; ")
-            raise InputError(fault("--timeline", name, wrong, allowed)) from None
+            raise InputError(Fault(("--timeline",), (name,), str(error))) from None
     return courses
 
 

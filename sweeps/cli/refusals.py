@@ -9,15 +9,14 @@ from collections.abc import Collection, Iterable
 import click
 
 from sweeps.elsewhere import named_here
+from sweeps.errors import Fault
 
 ABSENT = "not given"  # As a value: what was left out
 # Faults of one command that are shown.
 MOST = 5
 # Arguments that have no option: their value says what is meant.
 ARGUMENTS = frozenset(("command", "file", "name", "sweep", "trace"))
-_FAULT = re.compile(r"(?P<fields>[\w*-][\w*, -]*?) = (?P<value>'.*?'|[^\s']+): (?P<rest>.*)", re.S)
 _OF_FILE = re.compile(r"\S+\.\w+[:,] ")
-_FLAG = re.compile(r"--?[A-Za-z][\w-]*")
 
 
 # What the letters mean that some commands take.
@@ -31,27 +30,22 @@ SHORT = {
 
 
 def on_command_line(line: str, typed: Collection[str] | None = None) -> str:
-    """Return a fault's line as it reads on the command line: ``--tp 3: does not divide ..``.
+    """Return a fault as it reads on the command line: ``--tp 3: does not divide ..``.
 
     Of several options, those that weren't `typed` are what the others don't go with.
     """
-    match = _FAULT.match(line)
-    if match is None:
+    if not isinstance(line, Fault) or not line.names:
         return line
-    fields = [field.strip() for field in match["fields"].split(",")]
-    value = match["value"].strip("'") if match["value"].startswith("'") else match["value"]
-    if len(fields) == 1 and (
-        fields[0] in ARGUMENTS or (fields[0].isupper() and fields[0].isalpha())
-    ):
-        return f"{_shown(value)}: {match['rest']}"
-    if not all(_FLAG.fullmatch(field) for field in fields):
+    names, values = line.names, [f"{value}" for value in line.values]
+    if len(names) == 1 and (names[0] in ARGUMENTS or (names[0].isupper() and names[0].isalpha())):
+        return f"{_shown(values[0])}: {line.reason}"
+    if not all(name.startswith("-") for name in names):
         return line
-    if value == "..":
-        return f"{', '.join(fields)}: {match['rest']}"
-    values = re.split(r", |; " if len(fields) > 1 else r"$^", value)
-    if len(fields) != len(values):
-        return f"{', '.join(fields)} {_shown(value)}: {match['rest']}"
-    pairs = [*zip(fields, values, strict=True)]
+    if values == [".."]:
+        return f"{', '.join(names)}: {line.reason}"
+    if len(names) != len(values):
+        return f"{', '.join(names)} {_shown(values[0])}: {line.reason}"
+    pairs = [*zip(names, values, strict=True)]
     pairs_typed = [pair for pair in pairs if typed is None or pair[0] in typed] or pairs
     head = ", ".join(_pair(*pair) for pair in pairs_typed)
     others = [
@@ -60,7 +54,7 @@ def on_command_line(line: str, typed: Collection[str] | None = None) -> str:
         if (flag, text) not in pairs_typed
     ]
     beside = f" ({', '.join(others)})" if others else ""
-    return f"{head}{beside}: {match['rest']}"
+    return f"{head}{beside}: {line.reason}"
 
 
 def told(lines: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ import click
 from overhead.quantity import VOCABULARY
 from sweeps.cli.given import Folder, OfFolders, Options
 from sweeps.cli.refusals import on_command_line
-from sweeps.errors import InputError, fault, refuse, tell_all
+from sweeps.errors import Fault, InputError, fault, refuse, tell_all
 from sweeps.spec.axis import parse_values
 from sweeps.spec.names import names_of
 from sweeps.spec.units import spelled_out
@@ -22,14 +22,9 @@ from sweeps.spec.units import spelled_out
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 TYPED = f"{__name__}.typed"
-# Lines whose field isn't an option's, but one in a file.
-OF_FILES = re.compile(r"[^\s=]+\.\w+: |\w+\.\w+ = ")
 # In a sentence a word without an underscore is a word, but before its value.
 WORD = re.compile(r"(?<![\w'-])[a-z0-9]+(?:(?:_[a-z0-9]+)+(?![\w(])|(?= is \d))")
-# Along an axis whoever refuses a value doesn't know how it was written.
-UNSAID = re.compile(r"([\w-]+) = '\.\.'")
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
-FIELD = re.compile(r"\w+(?:, \w+)*(?= = )")
 
 
 @contextmanager
@@ -163,7 +158,7 @@ def _several(name: str, pairs: Sequence[tuple[str, Any]]) -> Iterator[str]:
         if not _same(name, str(value), str(last)):
             what = "is given twice" if other == flag else "two names of one option"
             wrong = f"{what} with different values"
-            yield fault(f"{other}, {flag}", f"{value}, {last}", wrong, "give one")
+            yield fault((other, flag), (value, last), wrong, "give one")
 
 
 def _same(name: str, first: str, other: str) -> bool:
@@ -182,20 +177,20 @@ def _same(name: str, first: str, other: str) -> bool:
 
 
 def as_typed(line: str, names: Mapping[str, str], values: Mapping[str, str]) -> str:
-    """Return a refusal's line with options, and their values, in the place of what they give."""
-    if OF_FILES.match(line):
+    """Return a fault with options, and their values, in the place of what they give.
+
+    Lines without parts are those of files, which stay; so do faults of what a file states.
+    """
+    if not isinstance(line, Fault) or any("." in name for name in line.names):
         return line
-    unsaid = UNSAID.match(line)
-    for name, value in values.items() if unsaid else ():
-        if unsaid and unsaid[1] in (name, names[name]):
-            line = f"{unsaid[1]} = {value!r}{line[unsaid.end() :]}"
+    flags = tuple(names.get(name, name) for name in line.names)
+    given = line.values
+    if given == ("..",) and len(flags) == 1:
+        # Along an axis whoever refuses a value doesn't know how it was written.
+        texts = (text for name, text in values.items() if flags[0] in (name, names[name]))
+        given = (next(texts, ".."),)
 
     def flag(match: re.Match[str]) -> str:
         return names.get(match[0], match[0])
 
-    line = FLAG.sub(flag, line)
-
-    field = FIELD.match(line)
-    head = field[0] if field else ""
-    rest = re.sub(WORD, flag, line[len(head) :])
-    return re.sub(r"\w+", flag, head) + rest
+    return Fault(flags, given, WORD.sub(flag, FLAG.sub(flag, line.reason)))

@@ -168,7 +168,7 @@ def _contradiction(world_size: int, limits: Mapping[str, NDArray[np.float64]]) -
     )
     divisors = [str(divisor) for divisor in range(1, world_size + 1) if world_size % divisor == 0]
     allowed = f"use {', '.join(divisors[:4])}" + ", .." * (len(divisors) > 4)
-    return [fault(", ".join(texts), "; ".join(texts.values()), wrong, allowed)]
+    return [fault([*texts], tuple(texts.values()), wrong, allowed)]
 
 
 def _rows(columns: Columns, kept: NDArray[np.bool_]) -> Columns:

@@ -200,7 +200,8 @@ def read_sweep(
     spec = {**renamed(others, where.removesuffix(": ") or "sweep"), **given}
     reader = _SweepReader(spec, bare_is_si, folders)
     sweep = reader.read()
-    reader.faults = [where + line for line in reader.faults]
+    if where:
+        reader.faults = [where + line for line in reader.faults]
     return reader.checked(sweep)
 
 
