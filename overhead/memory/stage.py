@@ -297,7 +297,12 @@ def gathered_key_memory(
 ):
     """Gradients of whole block inputs; keys and values that context-parallel ranks gather."""
     sequences = gathered_sequence_memory(
-        gathered_sequences, rank_tokens, hidden_size, sequence_shards, activation_bytes, has_backward
+        gathered_sequences,
+        rank_tokens,
+        hidden_size,
+        sequence_shards,
+        activation_bytes,
+        has_backward,
     )
     own = gathered_key_activations / xp.maximum(cp - 1.0, 1.0)
     element = xp.where(activation_bytes > 0.0, activation_bytes, single_bytes)

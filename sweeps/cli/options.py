@@ -70,10 +70,11 @@ def uplink_lines(job: Job) -> Iterator[str]:
     """Yield why a given oversubscription changes nothing, where no GPU is beyond a leaf switch."""
     columns = job.program.grid.columns
     size = "world_size" if "world_size" in columns else "ranks"
+    # Of several a table says itself which changes nothing.
+    ratio = job.resolved.constants.get("oversubscription", 1.0)
     if "oversubscription" in job.sweep.given and {size, *LEAF} <= columns.keys():
         least = (float(columns[name].min()) for name in LEAF)
-        most = float(columns[size].max())
-        yield from uplink_words(float(columns["oversubscription"].max()), most, *least)
+        yield from uplink_words(ratio, float(columns[size].max()), *least)
 
 
 def uplink_words(ratio: float, gpus: float, nodes: float, inside: float) -> Iterator[str]:
