@@ -117,6 +117,12 @@ def tell_all(faults: Sequence[str]) -> None:
         raise InputError(faults)
 
 
+def less_than_a_step(name: str, tokens: float, step: float) -> list[str]:
+    """Return the fault of a training that takes fewer tokens than one step has."""
+    wrong = f"is less than one step, which takes {step:,.0f} tokens"
+    return [fault(name, f"{tokens:g}", wrong, "such as 15T")] if tokens < step else []
+
+
 def needs(who: str | Sequence[str], what: str, give: str) -> str:
     """Make the fault of something that isn't given: ``who needs what; give ..``."""
     names = [who] if isinstance(who, str) else list(who)

@@ -1212,6 +1212,7 @@ class Step(CommonStep, total=False):
     rank_tokens: Values
     sequence_shards: Values
     checkpoint_activations: Values
+    gathered_input_activations: Values
     dense_layer_activations: Values
     moe_layer_activations: Values
     saved_attention_activations: Values

@@ -305,7 +305,7 @@ def test_an_oversubscription_that_nothing_meets_is_said(cli: Runner, line: str) 
     said = "oversubscription changes nothing here: one leaf switch has 32 nodes"
     line = f"{line} --hardware dgx-b200"
     assert said in cli(f"{line} --gpus 128 --oversubscription 2").out
-    assert said.split(":")[0] in cli(f"{line} --gpus 128 --oversubscription 1,2").out
+    assert said.split(":", maxsplit=1)[0] in cli(f"{line} --gpus 128 --oversubscription 1,2").out
     assert said not in cli(f"{line} --gpus 128").out
     assert said not in cli(f"{line} --gpus 128 --oversubscription 1").out
     assert said not in cli(f"{line} --gpus 512 --oversubscription 2").out

@@ -14,7 +14,7 @@ from sweeps.cli.from_file import reading_lines
 from sweeps.cli.given import Planned, texts_of
 from sweeps.cli.plan_command import OTHERS, check_options_used, length_words, read_number
 from sweeps.cli.typed import flag_of, folders_of
-from sweeps.errors import InputError, fault, refuse, tell_all
+from sweeps.errors import InputError, fault, less_than_a_step, refuse, tell_all
 from sweeps.search.batches import Batches, batches_of
 from sweeps.search.buy import PRICES, Wish
 from sweeps.search.request import Point, Request, read_request, sequences_of
@@ -245,6 +245,8 @@ def _purchase(asked: _Model, wish: Wish, folders: Sequence[Path]) -> Purchase:
         sequences = batches.sequences if batches else (float(USUAL_BATCH),)
         usual = f"{flag_of('global_batch_size')} {USUAL_BATCH}"
         assumed.append(batches.words if batches else usual)
+    step = min(sequences) * first.constants["sequence_length"]
+    tell_all(less_than_a_step("--tokens", wish.tokens, step))
     return Purchase(wish, asked.points, sequences, batches, asked.readings, assumed)
 
 

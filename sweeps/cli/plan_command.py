@@ -31,7 +31,7 @@ from sweeps.cli.save import check_folder, save, save_option
 from sweeps.cli.sections import show_options
 from sweeps.cli.typed import flag_of, folders_of, refuse_given
 from sweeps.cli.write import Output
-from sweeps.errors import InputError, fault, needs, tell_all
+from sweeps.errors import InputError, fault, less_than_a_step, needs, tell_all
 from sweeps.measured_step import CLOCK, MEASURED_STEP, add_clock
 from sweeps.origin import Origin
 from sweeps.own_formulas import load_formulas
@@ -283,6 +283,10 @@ def command(**given: Unpack[Planned]) -> int:
             return calculator(asked, given)
         asked = planned(asked, given)
     request = _request(asked, given)
+    if asked.tokens is not None:
+        each = (point.constants for point in request.points())
+        step = min(known["global_batch_size"] * known["sequence_length"] for known in each)
+        tell_all(less_than_a_step("--tokens", asked.tokens, step))
     run = asked.tokens is not None or asked.days is not None
     check_options_used(request.points(), asked.given, run=run)
     asked = replace(asked, assumed=(*asked.assumed, *map(length_words, request.lengths)))

@@ -20,7 +20,7 @@ from overhead.labels import HIERARCHY, LABELS, OVERLAPS, SHARED, STEP_DEFAULTS
 from overhead.quantity import VOCABULARY
 from overhead.shipped import usual_table
 from overhead.transformer import FURTHER_SHAPES, SHAPES
-from sweeps.errors import fault, of_each, refuse, tell_all
+from sweeps.errors import fault, less_than_a_step, of_each, refuse, tell_all
 from sweeps.origin import UNKNOWN, Origin, assumed, once
 from sweeps.spec.axis import Axis
 from sweeps.spec.catalog import (
@@ -193,6 +193,12 @@ class TrainingResolver(PresetResolver, Statement):
         if "overlap_slowdown" in self.sweep.given and taken:
             wrong = f"follows from {taken[0]}, which is given, too"
             faults.append(fault("overlap_slowdown", "given", wrong, "one of them"))
+        tokens, batch, length = map(
+            self._column, ("training_tokens", "global_batch_size", "sequence_length")
+        )
+        if "training_tokens" in self.sweep.given and len(batch) and len(length):
+            step = float(batch.min() * length.min())
+            faults += less_than_a_step("training_tokens", float(tokens.min()), step)
         ranks = self._column("lora_rank")
         if np.any(ranks == 0.0) and np.any(ranks > 0.0):
             wrong = "is full training, beside ranks that train adapters alone"
