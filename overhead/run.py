@@ -48,7 +48,7 @@ def checkpoint_stall_time(checkpoint_write_time, checkpoint_bytes, world_size, s
     return xp.where(staged, copied, checkpoint_write_time)
 
 
-@derived(assumes=("what is in host memory alone is lost in a failure",))
+@derived(assumes=("a failure loses checkpoints that are in host memory alone",))
 def checkpoint_drain_time(checkpoint_write_time, staging_bandwidth):
     """Time after the stall until a checkpoint is in storage: a staged one's writing."""
     return xp.where(staging_bandwidth > 0.0, checkpoint_write_time, 0.0)

@@ -81,7 +81,7 @@ operation(
 
 @formula(assumes=("software that keeps whole inputs gathers them once",), **SPLIT)
 def weight_gathers(sequence_parallel, gathered_sequences):
-    """TP all-gathers of a block's saved input, backward: one, unless it is kept whole."""
+    """TP all-gathers of saved block inputs, backward: one, unless they are kept whole."""
     return xp.where(gathered_sequences > 0.0, 0.0, sequence_parallel)
 
 

@@ -164,7 +164,7 @@ def cp_scan_input_bytes(
     cp,
     linear_key_heads,
 ):
-    """Inputs of linear attention's scan of a micro-batch per rank."""
+    """Linear-attention scan inputs of a micro-batch per rank."""
     copies = xp.maximum(cp * tp - linear_key_heads, 0.0)
     width = linear_in_width + 2.0 * mamba * linear_key_size * copies
     return communication_bytes * rank_tokens * width / tp
@@ -172,7 +172,7 @@ def cp_scan_input_bytes(
 
 @formula(**SCANS)
 def cp_scan_output_bytes(communication_bytes, rank_tokens, linear_out_width, tp):
-    """Outputs of linear attention's scan of a micro-batch per rank."""
+    """Linear-attention scan outputs of a micro-batch per rank."""
     return communication_bytes * rank_tokens * linear_out_width / tp
 
 

@@ -148,7 +148,7 @@ def checkpoint_activations(
 def gathered_input_activations(
     gathered_sequences, hidden_size, sequence_shards, kept_layer_input_bytes
 ):
-    """Whole block inputs per token of a layer, less the rank's shard."""
+    """Whole block inputs per token of a layer, without the local shard."""
     others = hidden_size * (1.0 - 1.0 / sequence_shards)
     return gathered_sequences * others * kept_layer_input_bytes
 

@@ -263,12 +263,12 @@ def output_activation_memory(
     source="torchtitan",
     where="torchtitan/models/llama3/infra/parallelize.py @018740b7aa, apply_tp: attention and"
     " feed_forward take their inputs whole (PrepareModuleInput to Replicate)",
-    assumes=("one layer at a time has whole gradients of its blocks' inputs",),
+    assumes=("one layer at a time has whole gradients of block inputs",),
 )
 def gathered_sequence_memory(
     gathered_sequences, rank_tokens, hidden_size, sequence_shards, activation_bytes, has_backward
 ):
-    """Gradients of whole block inputs, less the rank's shard."""
+    """Gradients of whole block inputs, without the local shard."""
     others = hidden_size * (1.0 - 1.0 / sequence_shards)
     return has_backward * gathered_sequences * rank_tokens * others * activation_bytes
 
@@ -277,7 +277,7 @@ def gathered_sequence_memory(
     returns="gathered_sequence_memory",
     assumes=(
         "one layer at a time has keys and values of all tokens, and as many gradients",
-        "in a ring three gradients in single precision: of a rank's own, sent and received",
+        "a ring has three gradients in single precision: accumulated, sent and received",
         "every stage has a layer of attention, if any has",
     ),
     **KEY_GATHER,

@@ -81,13 +81,13 @@ def dp_window_passes(virtual_pipeline_size, num_micro_batches, pp):
 
 @formula(source=MEGATRON["source"], where=MEGATRON["where"])
 def dp_parts(middle_layers):
-    """Parts of a stage that have their DP communication one after another: its layers."""
+    """Stage parts with consecutive DP communication: layers."""
     return xp.maximum(middle_layers, 1.0)
 
 
 @formula(returns="dp_parts", **CHUNKS)
 def chunked_dp_parts(virtual_pipeline_size, pp, middle_layers):
-    """Parts of a stage that have their DP communication one after another: its chunks."""
+    """Stage parts with consecutive DP communication: chunks."""
     chunked = (virtual_pipeline_size > 1.0) & (pp > 1.0)
     return xp.where(chunked, virtual_pipeline_size, xp.maximum(middle_layers, 1.0))
 

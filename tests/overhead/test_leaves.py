@@ -128,7 +128,7 @@ def test_a_machine_may_say_how_large_its_leaves_are(tmp_path: Path) -> None:
     for asked in (sweep, Sweep("", constants={"ranks": 64.0}, labels={"hardware": "ours"})):
         constants = resolve(asked, [folder]).constants
         assert (constants["nodes_per_leaf"], constants["oversubscription"]) == (32.0, 2.0)
-    other_sweep = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-a100"})
+    other_sweep = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-b300"})
     assert resolve(other_sweep).constants["nodes_per_leaf"] == 1.0
     shipped = Sweep("", constants={"tp": 8.0, "dp": 8.0}, labels={"hardware": "dgx-h100"})
     assert resolve(shipped).constants["nodes_per_leaf"] == 32.0
