@@ -81,6 +81,7 @@ def read_training(settings: Settings, *, zero: bool) -> None:
         )
     _lora(settings)
     if not zero:
+        _degrees(settings)
         _sharding(settings)
     settings.classify(keys_of(KEYS))
 
@@ -185,6 +186,13 @@ def _lora(settings: Settings) -> None:
         targets = settings.text("lora_target_modules", "lora_target", default="all")
         mlp = any(word in targets for word in ("all", "gate_proj", "up_proj", "down_proj"))
         settings.take("lora_mlp", float(mlp), "lora_target_modules", "lora_target")
+
+
+def _degrees(settings: Settings) -> None:
+    """Take degrees of 1 where no file says otherwise: the Trainer splits batches alone."""
+    for name in ("tp", "cp", "pp"):
+        if name not in settings.reading.given:
+            settings.take(name, 1.0)
 
 
 def fsdp_words(settings: Settings) -> list[str]:
