@@ -531,6 +531,8 @@ def test_gradients_reduced_once_a_step_wait_whole(cli: Runner) -> None:
     gradients = "peak_unsharded_gradient_memory_bytes"
     assert each[gradients] == 0
     assert once[gradients] == pytest.approx(4 * 8.03e9, rel=1e-3)
+    halved = cli(f"{line} --framework torchtitan+no_sync --reduction-bytes 2 --json").records[0]
+    assert halved[gradients] == once[gradients] / 2
     # Of four micro-batches each gathers twice; four reductions in single precision or one.
     kept = (4 * 2 * 2 + 4) / (4 * 2 * 2 + 4 * 4)
     moved = "dp_communication_time_s"

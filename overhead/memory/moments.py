@@ -126,14 +126,14 @@ def reduced_gradient_memory(
     zero_stage,
     shards,
     trained_weights,
-    gradient_bytes,
+    reduction_bytes,
     layer_rank_parameters,
     layer_rank_expert_parameters,
 ):
     """Memory of the gradients of a layer before they are sharded."""
     split = (zero_stage >= 2.0) & (shards > 1.0) & (preallocated_gradients < 1.0)
     layer = trained_weights * (layer_rank_parameters + layer_rank_expert_parameters)
-    return xp.where(split, has_backward * gradient_bytes * layer, 0.0)
+    return xp.where(split, has_backward * reduction_bytes * layer, 0.0)
 
 
 # The moments.

@@ -261,7 +261,10 @@ formula(
 
 
 @formula(
-    assumes=("gradients that accumulate over micro-batches before they are sharded are whole",),
+    assumes=(
+        "gradients that accumulate over micro-batches before they are sharded are whole, in the"
+        " precision of their reduction",
+    ),
     **FSDP,
 )
 def unsharded_gradient_memory(
@@ -269,7 +272,7 @@ def unsharded_gradient_memory(
     zero_stage,
     unsharded_gradient_fraction,
     reduce_every_micro_batch,
-    gradient_bytes,
+    reduction_bytes,
     shards,
     trained_parameters,
     expert_shards,
@@ -279,7 +282,7 @@ def unsharded_gradient_memory(
     dense = xp.where(shards > 1.0, trained_parameters, 0.0)
     experts = xp.where(expert_shards > 1.0, trained_expert_parameters, 0.0)
     share = xp.where(reduce_every_micro_batch > 0.0, unsharded_gradient_fraction, 1.0)
-    waiting = has_backward * share * gradient_bytes * (dense + experts)
+    waiting = has_backward * share * reduction_bytes * (dense + experts)
     return xp.where(zero_stage >= 2.0, waiting, 0.0)
 
 
