@@ -1,14 +1,16 @@
 """Hugging Face's training arguments and Accelerate's configuration as quantities.
 
 What isn't said is as transformers 5.24.0 has it (training_args.py), and Accelerate @16cb6eb8
-(commands/config, utils/dataclasses.py).
+(commands/config, utils/dataclasses.py).  Both reduce gradients that accumulate once a step
+(trainer.py, _run_epoch, and accelerator.py, no_sync), and FSDP's in the precision of computing
+(FullyShardedDataParallelPlugin.set_mixed_precision).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from math import isnan, nan
+from math import isnan, nan, prod
 from pathlib import Path
 
 from sweeps.launch.arguments import FALSE, Settings, arguments
@@ -33,6 +35,8 @@ DEGREES = (
 )
 # Arguments that TRL has for DPO, ORPO, KTO and GRPO, and not for supervised training.
 PREFERENCES = ("beta", "max_prompt_length", "num_generations")
+# Where it is on, each micro-batch reduces its gradients.
+EACH_BATCH = "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
 # Kinds of distribution, beside FSDP and DeepSpeed, that are plain data parallelism.
 PLAIN = ("", "NO", "MULTI_GPU")
 
@@ -240,8 +244,13 @@ def _sharding(settings: Settings) -> None:
                 settings.used.add(name)
         # A model that layers are recomputed around from outside keeps its cache, where it has one.
         outside = f"{table}fsdp_activation_checkpointing" in settings and "use_cache" in settings
-        name = "torchtitan+eager" + "+kept_cache" * outside
-        settings.take("framework", name, note="FSDP of PyTorch, not compiled")
+        waits = "+no_sync" * _waits(settings)
+        name = "torchtitan+eager" + "+kept_cache" * outside + waits
+        note = "FSDP of PyTorch, not compiled"
+        note += ", gradients whole until a step's last micro-batch" * bool(waits)
+        settings.take("framework", name, note=note)
+        if settings.reading.given.get("precision") in ("bf16", "fp16", "fp8_current"):
+            settings.take("reduction_bytes", 2.0, note="FSDP reduces gradients in 16 bits")
     elif kind not in PLAIN:
         settings.reading.fault(
             settings.by_name["distributed_type"], kind, "isn't modelled; FSDP and DEEPSPEED are"
@@ -249,6 +258,16 @@ def _sharding(settings: Settings) -> None:
     else:
         settings.take("zero_stage", 0.0, "distributed_type", why="DDP: ZeRO 0")
         _autocast(settings)
+
+
+def _waits(settings: Settings) -> bool:
+    """Return whether gradients of several micro-batches wait for the last, which reduces them."""
+    names = ("global_batch_size", "micro_batch_size", "world_size", "tp", "cp", "pp")
+    numbers = (
+        settings.overruled(name, None) or settings.reading.given.get(name, nan) for name in names
+    )
+    whole, micro, world, *others = numbers
+    return whole > micro * world / prod(others) and EACH_BATCH not in settings
 
 
 def _autocast(settings: Settings) -> None:

@@ -79,7 +79,7 @@ READ: list[tuple[str, dict[str, Any]]] = [
     ("config.json ds.json accelerate.yaml args.json", {**RUN, "framework": "deepspeed"}),
     (
         "args.json fsdp.yaml config.json",
-        {**RUN, "framework": "torchtitan+eager", "recipe": "fsdp_adam"},
+        {**RUN, "framework": "torchtitan+eager+no_sync", "recipe": "fsdp_adam"},
     ),
     ("named.sh ds.json config.json", {**RUN, "framework": "deepspeed"}),
     (
@@ -97,6 +97,24 @@ def test_files_are_one_run(names: str, expected: dict[str, Any], folder: Path) -
     assert {name: reading.given.get(name) for name in expected} == expected
     assert reading.given["model"] == str(folder / "config.json")
     assert not reading.asks
+    assert not reading.unknown
+
+
+@pytest.mark.parametrize(
+    ("more", "given"),
+    [
+        ({"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}, {}),
+        ({"gradient_accumulation_steps": 1}, {}),
+        ({}, {"global_batch_size": "32"}),
+    ],
+)
+def test_gradients_that_wait_for_no_later_micro_batch(
+    more: dict[str, Any], given: dict[str, str], folder: Path
+) -> None:
+    (folder / "args.json").write_text(json.dumps({**ARGUMENTS, **more}))
+    (reading,) = read(folder, "args.json fsdp.yaml config.json", **given)
+    assert reading.given["framework"] == "torchtitan+eager"
+    assert reading.given["reduction_bytes"] == 2
     assert not reading.unknown
 
 
