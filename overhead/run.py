@@ -295,7 +295,10 @@ def step_energy(
 
 @derived(
     returns="gpu_hour_price",
-    assumes=("owned hardware is used all the time, with no residual value",),
+    assumes=(
+        "owned hardware is used all the time, with no residual value",
+        "spare nodes pay for as much electricity as nodes of the run",
+    ),
 )
 def price_of_owning(
     capital_cost,
