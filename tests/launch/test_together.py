@@ -179,13 +179,13 @@ def test_a_model_s_own_file_beside_a_script(folder: Path) -> None:
 def test_every_command_takes_them(cli: Runner, folder: Path) -> None:
     names = ("args.json", "fsdp.yaml", "config.json")
     line = " ".join(f"--from {folder / name}" for name in names)
-    (record,) = cli(f"analysis --hardware dgx-h100 {line} --json", fine=False).records
-    text = " ".join(cli(f"plan --hardware dgx-h100 {line} --tp 1 --cp 1 --pp 1").out.split())
+    (record,) = cli(f"analysis --hardware dgx-b200 {line} --json", fine=False).records
+    text = " ".join(cli(f"plan --hardware dgx-b200 {line} --tp 1 --cp 1 --pp 1").out.split())
     assert f"takes {record['step_time_s']:.1f} s" in text
     assert "12 of args.json" in text
     given = package.read(*(folder / name for name in names)).given
     given.pop("training_tokens")
-    dataset = package.sweep(["step_time"], hardware="dgx-h100", **given)
+    dataset = package.sweep(["step_time"], hardware="dgx-b200", **given)
     assert float(dataset.step_time) == pytest.approx(record["step_time_s"], rel=1e-12)
 
 
