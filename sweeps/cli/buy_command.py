@@ -370,7 +370,7 @@ def _compared(offered: Sequence[Offer], wish: Wish) -> list[Row]:
 def _searched_words(every: Sequence[Bought]) -> Iterator[str]:
     """Yield which numbers of GPUs were searched, or which of those asked for can't run."""
     if not every[0].gpus:
-        yield "Searched: numbers of nodes with prime factors up to 7"
+        yield "Searched: numbers of nodes, or a pod's slices, with prime factors up to 7"
         return
     offers = [offer for bought in every for offer in bought.offers]
     for machine in dict.fromkeys(offer.machine for offer in offers):

@@ -48,9 +48,9 @@ class Batches:
         kind = "mixtures of experts" if self.largest.routed else "dense models"
         if first == last:
             return (
-                f"a batch of {first:.3g} M tokens: {self.usual.model}, the nearest in size of "
-                f"published {kind}, had {self.usual.batch / 1e6:.3g} M, and none that was trained "
-                "on no more tokens had twice that"
+                f"a batch of {first:.3g} M tokens: of published {kind} that were trained on no "
+                f"more tokens {self.usual.model}, the nearest in size, had "
+                f"{self.usual.batch / 1e6:.3g} M, and none had twice that"
             )
         few, many = (
             f"{published.batch / 1e6:.3g} M of {published.model}"

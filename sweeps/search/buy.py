@@ -24,7 +24,7 @@ from sweeps.search.recommended import least_steps, recommended
 from sweeps.search.repair import MEASURES
 from sweeps.search.request import Execution, Point
 from sweeps.search.search import blocks_of, is_bounded
-from sweeps.search.sizes import Sizes, largest_of
+from sweeps.search.sizes import Sizes, sizes_of
 from sweeps.search.space import Common, common_of
 
 # With so many times the GPUs of the fastest no number makes it.
@@ -366,7 +366,7 @@ def offer(
     common = common_of(point)[2]
     given = common.constants
     node, bound = _bound(given, wish, machine)
-    sizes = Sizes(given, node, largest_of(common))
+    sizes = sizes_of(common, node)
     if bound > sizes.largest:
         days = _days_at_peak(given, wish.tokens, sizes.largest)
         return offered(
@@ -377,7 +377,7 @@ def offer(
     least = max(bound, near / 2.0)
     kept.every_run(point, sizes.expected(least, whole=whole), wish.tokens)
     rungs: list[Tried] = []
-    most = min(FUTILE**2 * max(bound, node), sizes.largest)
+    most = min(FUTILE**2 * max(bound, sizes.node), sizes.largest)
     for gpus in sizes.rungs(least):
         if gpus > most:
             break

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Of numbers of nodes those are tried that degrees divide well: no prime factor is larger.
 LARGEST_PRIME = 7
 # The largest cluster that is let: Oracle, OCI Supercluster (2024-09), up to 131,072 Blackwell GPUs.
-# Of a torus the largest is its pod.
+# Of a pod that is let in slices the largest is the pod.
 LARGEST_CLUSTER = 131_072
 
 
@@ -25,9 +25,21 @@ def largest_of(common: Resolved) -> int:
     pods = [
         machine.figures["gpus_per_node"].value
         for machine in common.machines
-        if machine.torus_dimensions
+        if machine.torus_dimensions and any(slices_of(common))
     ]
     return int(min(pods, default=LARGEST_CLUSTER))
+
+
+def slices_of(common: Resolved) -> tuple[int, int]:
+    """Return the chips of a host, and of the least slice whose sides all wrap, of a pod in slices.
+
+    Both are 0 where machines are let in nodes.
+    """
+    for machine in common.machines:
+        chips, cards = (machine.figures[f"{what}_per_node"].value for what in ("gpus", "nics"))
+        if machine.torus_dimensions and chips > cards:
+            return int(chips / cards), machine.wrap_multiple**machine.torus_dimensions
+    return 0, 0
 
 
 @dataclass(frozen=True)
@@ -35,18 +47,24 @@ class Sizes:
     """The numbers of GPUs that are considered for a training."""
 
     given: Mapping[str, float]  # The model, the batch and the machine
-    node: int  # GPUs of a node
+    node: int  # GPUs of a node, or chips of a host
     largest: int
+    # Chips of the least slice whose sides all wrap around: smaller ones are powers of two of hosts,
+    # larger ones whole numbers of it
+    slice: int = 1
 
     def rising(self, least: float) -> Iterator[int]:
         """Yield numbers of GPUs from one on: of whole nodes, whose number divides well."""
         for count in itertools.count(max(math.ceil(least / self.node), 1)):
+            gpus = count * self.node
+            if gpus % self.slice and (gpus > self.slice or count & (count - 1)):
+                continue
             rest = count
             for prime in range(2, LARGEST_PRIME + 1):
                 while rest % prime == 0:
                     rest //= prime
             if rest == 1:
-                yield count * self.node
+                yield gpus
 
     def between(self, least: float, end: float) -> list[int]:
         """Return the numbers from one on that are below another."""
@@ -86,3 +104,9 @@ class Sizes:
             numbers.append(next(self.rungs(0.5 * numbers[1])))
             numbers.append(self.busiest(self.between(least, numbers[1])))
         return [gpus for gpus in numbers if gpus <= self.largest and self.filled(gpus) > 0.0]
+
+
+def sizes_of(common: Resolved, node: int) -> Sizes:
+    """Return the numbers of a machine's GPUs, in nodes of so many or in slices of its pod."""
+    host, least_slice = slices_of(common)
+    return Sizes(common.constants, host or node, largest_of(common), least_slice or 1)

@@ -33,7 +33,7 @@ from sweeps.search.buy import (
 )
 from sweeps.search.numbers import Numbers
 from sweeps.search.search import blocks_of
-from sweeps.search.sizes import LARGEST_CLUSTER, Sizes, largest_of
+from sweeps.search.sizes import LARGEST_CLUSTER, Sizes, largest_of, slices_of
 from sweeps.search.space import Space, common_of, space_of
 from tests.cli_runner import Runner
 from tests.plans.cases import point
@@ -213,6 +213,27 @@ def test_days_that_no_cluster_can_meet_are_said_at_once(days: float) -> None:
     peak = given["peak_flops"] * LARGEST_CLUSTER * 86400.0
     flops = float(derive("causal_model_flops_per_token", given)) * 1e12
     assert f"are below the {flops / peak:.3g} days of 131,072 GPUs at 100 % MFU" in none.why
+
+
+def test_a_pod_is_let_in_slices() -> None:
+    """Hosts of four chips in powers of two; from 4 x 4 x 4 on all sides are multiples of four."""
+    common = common_of(point(hardware="tpu-v5p"))[2]
+    assert slices_of(common) == (4, 64)
+    assert largest_of(common) == 8960
+    sizes = Sizes({}, 4, 8960, 64)
+    assert sizes.between(1, 400) == [4, 8, 16, 32, 64, 128, 192, 256, 320, 384]
+    # Nodes of a torus that are let whole, and switches, have none.
+    for hardware in ("trainium2", "dgx-h100"):
+        common = common_of(point(hardware=hardware))[2]
+        assert slices_of(common) == (0, 0)
+        assert largest_of(common) == LARGEST_CLUSTER
+
+
+@pytest.mark.thorough
+def test_a_pod_is_bought_in_the_fewest_chips_that_do() -> None:
+    got = offer(point(hardware="tpu-v5p", global_batch_size=512), Wish(1e11, 10.0), "tpu-v5p")
+    assert got.least is not None
+    assert got.least.gpus < 256
 
 
 @pytest.mark.thorough
