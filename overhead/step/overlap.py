@@ -177,15 +177,6 @@ def _waited_for(exchange, shown):
     return exchange + shown
 
 
-def _repeating(alone: Callable[..., Array]) -> Callable[..., Array]:
-    """Return what exposes attention's repetition in a backward, too."""
-
-    def kernel(again, forward, *values):
-        return alone(*values) + again * forward
-
-    return kernel
-
-
 def _scanning(alone: Callable[..., Array]) -> Callable[..., Array]:
     """Return what exposes the exchanges of scans as well, for which these wait."""
 
@@ -195,8 +186,8 @@ def _scanning(alone: Callable[..., Array]) -> Callable[..., Array]:
     return kernel
 
 
-def _repeating_scans(alone: Callable[..., Array]) -> Callable[..., Array]:
-    """Return what exposes repeated attention and repeated scans in a backward, too."""
+def _repeating(alone: Callable[..., Array]) -> Callable[..., Array]:
+    """Return what exposes scans, and what a backward repeats of attention and of scans."""
 
     def kernel(scan, repeated, forward_scan, again, forward, *values):
         attention = again * xp.maximum(forward - forward_scan, 0.0)
@@ -211,24 +202,12 @@ def _repeating_scans(alone: Callable[..., Array]) -> Callable[..., Array]:
 NAMED = {"cp_mechanism": "ring_exchange"}
 NOT_ROUND = "attention waits for communication outside the ring"
 WAITED: dict[str, Any] = {"when": NAMED, "assumes": (NOT_ROUND,)}
-REPEATED = ("recomputed_attentions", "exposed_cp_forward_time")
-REPEATED_SCANS = ("recomputed_fraction", "cp_scan_forward_time", *REPEATED)
-
-
-def _declare_cp(
-    way: str, alone: Callable[..., Array], taken: tuple[str, ...], said: dict[str, Any]
-) -> None:
-    """Declare what is exposed in one direction, of hybrids with the exchanges of scans."""
-    name, scan = f"exposed_cp_{way}_time", f"cp_scan_{way}_time"
-    hybrid = {**said, "when": {**said.get("when", {}), "mixers": "hybrid"}}
-    if way == "forward":
-        declare(name, taken, alone, **said)
-        declare(name, (scan, *taken), _scanning(alone), **hybrid)
-    else:
-        declare(name, (*REPEATED, *taken), _repeating(alone), **said)
-        declare(name, (scan, *REPEATED_SCANS, *taken), _repeating_scans(alone), **hybrid)
-
-
+REPEATED = (
+    "recomputed_fraction",
+    "cp_scan_forward_time",
+    "recomputed_attentions",
+    "exposed_cp_forward_time",
+)
 for _way in WAYS:
     _exchange, _round = f"cp_exchange_{_way}_time", f"cp_round_{_way}_time"
     _computing, _shown = f"attention_{_way}_time", f"exposed_round_{_way}_time"
@@ -239,8 +218,14 @@ for _way in WAYS:
         labels={"mechanism": "ring_exchange"},
         when=NAMED,
     )
-    _declare_cp(_way, _cp, (_exchange, _round, "ring_ranks", "cp_overlap", _computing), BOUND)
-    _declare_cp(_way, _waited_for, (_exchange, _shown), WAITED)
+    _whole = _repeating if _way == "backward" else _scanning
+    _first = (f"cp_scan_{_way}_time", *(REPEATED if _way == "backward" else ()))
+    _forms: tuple[tuple[Callable[..., Array], tuple[str, ...], dict[str, Any]], ...] = (
+        (_cp, (_exchange, _round, "ring_ranks", "cp_overlap", _computing), BOUND),
+        (_waited_for, (_exchange, _shown), WAITED),
+    )
+    for _alone, _waits, _said in _forms:
+        declare(f"exposed_cp_{_way}_time", (*_first, *_waits), _whole(_alone), **_said)
 
 
 # Expert parallelism hides behind another micro-batch's computing: its forward behind that one's
