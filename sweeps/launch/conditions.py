@@ -97,55 +97,55 @@ class _Parser:
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self.terms = terms
-        self.place = 0
+        self.position = 0
 
     def _next(self) -> str:
-        return self.terms[self.place].raw if self.place < len(self.terms) else ""
+        return self.terms[self.position].raw if self.position < len(self.terms) else ""
 
     def listed(self) -> bool | None:
         """Return what tests come to that follow each other: none binds tighter."""
-        value = self._one()
+        value = self._test()
         while self._next() in ("&&", "||"):
             joined = both if self._next() == "&&" else either
-            self.place += 1
-            value = joined(value, self._one())
+            self.position += 1
+            value = joined(value, self._test())
         return value
 
-    def _one(self) -> bool | None:
+    def _test(self) -> bool | None:
         if self._next() == "!":
-            self.place += 1
-            return opposite(self._one())
+            self.position += 1
+            return opposite(self._test())
         if self._next() not in TESTS:
-            self.place = len(self.terms)
+            self.position = len(self.terms)
             return None
         last = TESTS[self._next()]
-        self.place += 1
+        self.position += 1
         value = self._either(last)
-        self.place += bool(last)
+        self.position += bool(last)
         return value
 
     def _either(self, last: str) -> bool | None:
         value = self._both(last)
         while self._next() in _OR and (last or self._next() != "||"):
-            self.place += 1
+            self.position += 1
             value = either(value, self._both(last))
         return value
 
     def _both(self, last: str) -> bool | None:
         value = self._comparison(last)
         while self._next() in _AND and (last or self._next() != "&&"):
-            self.place += 1
+            self.position += 1
             value = both(value, self._comparison(last))
         return value
 
     def _comparison(self, last: str) -> bool | None:
         if self._next() == "!":
-            self.place += 1
+            self.position += 1
             return opposite(self._comparison(last))
-        begin = self.place
-        while self.place < len(self.terms) and self._next() not in (last, *_AND, *_OR):
-            self.place += 1
-        return _compared(self.terms[begin : self.place], globs=last == "]]")
+        begin = self.position
+        while self.position < len(self.terms) and self._next() not in (last, *_AND, *_OR):
+            self.position += 1
+        return _compared(self.terms[begin : self.position], globs=last == "]]")
 
 
 def _compared(terms: Sequence[Term], *, globs: bool) -> bool | None:

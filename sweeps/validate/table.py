@@ -78,12 +78,12 @@ def headings_of(
     faults.tell()
     columns = []
     for name in dict.fromkeys((*USUAL, *headings)):
-        places = _places(name, header, headings)
-        if len(places) > 1:
-            both = ", ".join(header[index] for index in places)
+        positions = _positions(name, header, headings)
+        if len(positions) > 1:
+            both = ", ".join(header[index] for index in positions)
             faults.add(where, both, f"are all {name}", f'one, or columns = {{ {name} = ".." }}')
             continue
-        position = places[0] if places else None
+        position = positions[0] if positions else None
         if position is None and name in headings:
             offer = nearest(headings[name], header)
             faults.add(f"measured.columns.{name}", headings[name], "no such column", offer)
@@ -110,7 +110,7 @@ def _missing(path: Path, name: str, header: Sequence[str]) -> str:
     )
 
 
-def _places(name: str, header: Sequence[str], headings: Mapping[str, str]) -> list[int]:
+def _positions(name: str, header: Sequence[str], headings: Mapping[str, str]) -> list[int]:
     """Return where a quantity's columns stand: several where only their units differ."""
     exact = headings.get(name, name)
     if name in headings or exact in header:
