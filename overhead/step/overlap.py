@@ -7,10 +7,10 @@ the longer of the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from overhead.arrays import xp
+from overhead.communication import context
 from overhead.communication.operation import WAYS
 from overhead.compute.quantities import WANG
 from overhead.formula import call, cited, declare, formula
@@ -160,72 +160,64 @@ for _of, _layer in (("dense", "tp_layer"), ("moe", "tp_moe_layer")):
     declare(f"{_of}_exposed_tp_backward_time", _frozen_back, _frozen, **FROZEN)
 
 
-# Context parallelism hides behind scores and values; what goes round rings behind all blocks but
-# one, and both together behind no more than there is.  Attention that a backward repeats waits for
-# as much as in the forward.
+# Context parallelism: what goes round a ring hides behind the scores and values of all blocks but
+# one.  Heads that are exchanged for tokens, keys and values that are gathered at once, and the
+# exchanges of scans are waited for.  Attention that a backward repeats waits as in the forward.
 
-
-def _cp(
-    exchange: Array, around: Array, ring_ranks: Array, overlap: Array, computing: Array
-) -> Array:
-    other = exposed(around, overlap, computing * (1.0 - 1.0 / ring_ranks))
-    shown = exposed(exchange, overlap, computing) + other
-    return xp.maximum(shown, exchange + around - computing)
-
-
-def _waited_for(exchange, shown):
-    return exchange + shown
-
-
-def _scanning(alone: Callable[..., Array]) -> Callable[..., Array]:
-    """Return what exposes the exchanges of scans as well, for which these wait."""
-
-    def kernel(scan, *values):
-        return alone(*values) + scan
-
-    return kernel
-
-
-def _repeating(alone: Callable[..., Array]) -> Callable[..., Array]:
-    """Return what exposes scans, and what a backward repeats of attention and of scans."""
-
-    def kernel(scan, repeated, forward_scan, again, forward, *values):
-        attention = again * xp.maximum(forward - forward_scan, 0.0)
-        return alone(*values) + attention + scan + repeated * forward_scan
-
-    return kernel
-
-
-# By mechanism: only a ring has something to compute while it sends; exchanging heads for tokens, or
-# gathering keys and values, is waited for.
-
-NAMED = {"cp_mechanism": "ring_exchange"}
-NOT_ROUND = "attention waits for communication outside the ring"
-WAITED: dict[str, Any] = {"when": NAMED, "assumes": (NOT_ROUND,)}
-REPEATED = (
-    "recomputed_fraction",
-    "cp_scan_forward_time",
-    "recomputed_attentions",
-    "exposed_cp_forward_time",
+RING = cited(
+    "transformerengine",
+    "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py:"
+    " AttnFuncWithCPAndKVP2P computes a block while the next one is sent;"
+    " flash_attn_a2a_communicate and gather_along_first_dim are waited for",
 )
+
+
+def _round(around: Array, overlap: Array, ring_ranks: Array, computing: Array) -> Array:
+    return exposed(around, overlap, computing * (1.0 - 1.0 / ring_ranks))
+
+
 for _way in WAYS:
-    _exchange, _round = f"cp_exchange_{_way}_time", f"cp_round_{_way}_time"
-    _computing, _shown = f"attention_{_way}_time", f"exposed_round_{_way}_time"
+    _around, _computing = f"cp_round_{_way}_time", f"attention_{_way}_time"
     call(
-        returns=_shown,
+        returns=f"exposed_round_{_way}_time",
         of="exposed_time",
-        bind={"compute_time": _computing, "communication_time": _round, "ranks": "ring_ranks"},
+        bind={"compute_time": _computing, "communication_time": _around, "ranks": "ring_ranks"},
         labels={"mechanism": "ring_exchange"},
-        when=NAMED,
+        when={"cp_mechanism": "ring_exchange", **context.ROUND},
     )
-    _whole = _repeating if _way == "backward" else _scanning
-    _first = (f"cp_scan_{_way}_time", *(REPEATED if _way == "backward" else ()))
-    _forms: tuple[tuple[Callable[..., Array], tuple[str, ...], dict[str, Any]], ...] = (
-        (_cp, (_exchange, _round, "ring_ranks", "cp_overlap", _computing), BOUND),
-        (_waited_for, (_exchange, _shown), WAITED),
+    declare(
+        f"exposed_round_{_way}_time",
+        (_around, "cp_overlap", "ring_ranks", _computing),
+        _round,
+        assumes=BOUND["assumes"],
+        when=context.ROUND,
+        **RING,
     )
-    for _alone, _waits, _said in _forms:
-        declare(f"exposed_cp_{_way}_time", (*_first, *_waits), _whole(_alone), **_said)
+
+
+@formula(**RING)
+def exposed_cp_forward_time(
+    cp_scan_forward_time, cp_exchange_forward_time, exposed_round_forward_time
+):
+    """Exposed CP communication per layer, forward."""
+    return cp_exchange_forward_time + exposed_round_forward_time + cp_scan_forward_time
+
+
+@formula(**RING)
+def exposed_cp_backward_time(
+    cp_scan_backward_time,
+    recomputed_fraction,
+    cp_scan_forward_time,
+    recomputed_attentions,
+    exposed_cp_forward_time,
+    cp_exchange_backward_time,
+    exposed_round_backward_time,
+):
+    """Exposed CP communication per layer, backward: with what recomputed attention repeats."""
+    attention = xp.maximum(exposed_cp_forward_time - cp_scan_forward_time, 0.0)
+    repeated = recomputed_attentions * attention + recomputed_fraction * cp_scan_forward_time
+    once = cp_exchange_backward_time + exposed_round_backward_time + cp_scan_backward_time
+    return once + repeated
 
 
 # Expert parallelism hides behind another micro-batch's computing: its forward behind that one's

@@ -59,8 +59,12 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
         whole = dimension == "tp" and number(evaluation, "sequence_parallel") == 0.0
         named = evaluation.labels.get(f"{dimension}_mechanism", SHARED)
         paired = dimension == "ep" and evaluation.labels.get("schedule") in PAIRED
+        waited = _waited_for(evaluation) if dimension == "cp" else ""
+        beside = BEHIND_PAIRS if paired else BEHIND.get(named, behind)
         if paired:
             reason = "nothing" if exposed < 0.005 * total else UNPAIRED
+        elif waited:
+            reason, beside = waited, beside if exposed < total else "nothing"
         elif whole and allowed == 0.0:
             reason = _whole(evaluation)
         elif named == SHARED:
@@ -74,7 +78,7 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
                 shown("step_time", total),
                 f"{shown('step_time', total - exposed)} ({percent(1.0 - exposed / total)})",
                 shown("step_time", exposed),
-                BEHIND_PAIRS if paired else BEHIND.get(named, behind),
+                beside,
                 reason,
             )
         )
@@ -84,6 +88,14 @@ def overlap_lines(evaluation: Evaluation) -> Iterator[str]:
     yield "what communication hides behind (without vocabulary's, which is in the ends' work)"
     yield from aligned([header, *rows], left=len(header))
     yield ""
+
+
+def _waited_for(evaluation: Evaluation) -> str:
+    """Return why context parallelism stays exposed where more than a ring communicates."""
+    kind = evaluation.labels["context_parallel"]
+    if kind == "mixed":
+        return "exchanged heads are waited for, or attention is too short for a ring"
+    return "" if kind == "ring" else "all: only a ring attends while it sends"
 
 
 def _whole(evaluation: Evaluation) -> str:
@@ -116,8 +128,4 @@ def _reason_of_mechanism(evaluation: Evaluation, dimension: str, exposed: float,
         usual = why
     if dimension == "tp" and number(evaluation, "sequence_parallel") == 0.0:
         usual = _whole(evaluation)
-    if dimension == "cp" and evaluation.labels["context_parallel"] == "mixed":
-        usual = "exchanged heads are waited for, or attention is too short for a ring"
-    elif dimension == "cp" and evaluation.labels["context_parallel"] != "ring":
-        usual = "only a ring attends while it sends"
     return "nothing" if exposed < 0.005 else f"{usual} ({named})"
