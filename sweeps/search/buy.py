@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from operator import attrgetter
 
 import numpy as np
@@ -156,11 +155,6 @@ class Searched:
     # What runs take: by GPUs, tokens and prices
     runs: dict[tuple[float, ...], Tried] = field(default_factory=dict)
     together: Together = field(default_factory=lambda: Together(TOLD))
-
-    def run(self, point: Point, tokens: float) -> Tried:
-        """Return the best plan at a point with what a run on so many tokens takes."""
-        (run,) = self.every_run(point, [point.world_size], tokens)
-        return run
 
     def every_run(self, point: Point, several: Sequence[int], tokens: float) -> list[Tried]:
         """Return the best plan of each number of GPUs with what a run on so many tokens takes."""
@@ -313,10 +307,8 @@ def compared(
     progress: Callable[[int, int], None],
 ) -> Offer:
     """Return what was found of some numbers of a machine's GPUs."""
-    searched.search(point, gpus)
+    tried = searched.every_run(point, sorted(gpus), wish.tokens)
     progress(1, 1)
-    points = (point.with_constants(world_size=float(count)) for count in sorted(gpus))
-    tried = [searched.run(sized_point, wish.tokens) for sized_point in points]
     least = next((attempt for attempt in tried if attempt.in_time(wish)), None)
     able = [attempt for attempt in tried if attempt.detail is not None]
     why = "" if least is None else least.fails(wish)
@@ -346,107 +338,131 @@ def offer(
     are near; then, if the whole is asked for, from few to many each smaller one that bounds of its
     plans' steps don't rule out.
     """
-    tried: dict[int, Tried] = {attempt.gpus: attempt for attempt in known}
-    kept = searched or Searched()
-
-    def tell(share: float) -> None:
-        if progress is not None:
-            progress(round(1000 * share), 1000)
-
-    def at(gpus: int) -> Tried:
-        if gpus not in tried:
-            tried[gpus] = kept.run(point.with_constants(world_size=float(gpus)), wish.tokens)
-        return tried[gpus]
-
-    def offered(least: Tried | None, why: str = "", ruled_out: int = 0) -> Offer:
-        several = tuple(tried[gpus] for gpus in sorted(tried))
-        batch = point.constants["global_batch_size"]
-        return Offer(machine, several, least, why, ruled_out, batch)
-
     common = common_of(point)[2]
-    given = common.constants
-    node, bound = _bound(given, wish, machine)
-    sizes = sizes_of(common, node)
-    if bound > sizes.largest:
-        days = _days_at_peak(given, wish.tokens, sizes.largest)
-        return offered(
+    node, bound = _bound(common.constants, wish, machine)
+    attempts = _Attempts(
+        point,
+        wish,
+        machine,
+        sizes_of(common, node),
+        bound,
+        searched or Searched(),
+        (lambda share: progress(round(1000 * share), 1000)) if progress else (lambda _: None),
+        {attempt.gpus: attempt for attempt in known},
+    )
+    largest = attempts.sizes.largest
+    if bound > largest:
+        days = _days_at_peak(common.constants, wish.tokens, largest)
+        return attempts.offer(
             None,
-            f"{wish.days:.3g} days are below the {days:.3g} days of {sizes.largest:,} "
+            f"{wish.days:.3g} days are below the {days:.3g} days of {largest:,} "
             "GPUs at 100 % MFU, the largest number considered",
         )
-    least = max(bound, near / 2.0)
-    kept.every_run(point, sizes.expected(least, whole=whole), wish.tokens)
-    rungs: list[Tried] = []
-    most = min(FUTILE**2 * max(bound, sizes.node), sizes.largest)
-    for gpus in sizes.rungs(least):
-        if gpus > most:
-            break
-        if sizes.filled(gpus) == 0.0 or (rung := at(gpus)).detail is None:
-            continue
-        rungs.append(rung)
-        tell(DOUBLINGS * len(rungs) / (len(rungs) + 3))
-        if rung.in_time(wish):
-            break
-        most = min(FUTILE * min(rungs, key=lambda other: other.days).gpus, sizes.largest)
+    rungs, most = attempts.climb(max(bound, near / 2.0), whole=whole)
     if not rungs:
-        return offered(None, f"no plan can run on up to {most:,.0f} GPUs")
+        return attempts.offer(None, f"no plan can run on up to {most:,.0f} GPUs")
     best = min(rungs, key=lambda other: other.days)
     if best.days > wish.days * (1.0 + BETTER):
-        return offered(
-            None, f"of one number in each doubling up to {most:,.0f} none makes it{_fastest(best)}"
-        )
+        why = f"of one number in each doubling up to {most:,.0f} none makes it{_fastest(best)}"
+        return attempts.offer(None, why)
     if not whole and best.in_time(wish):
-        return offered(best, best.fails(wish))
-    top = min(best.gpus * (1.0 if best.in_time(wish) else 2.0), sizes.largest + 1)
-    numbers = sizes.between(bound, top)
-    able = [gpus for gpus in numbers if gpus not in tried and sizes.filled(gpus) > 0.0]
-    may = kept.may_take(point, able, _longest_step(given, wish))
-    # With them what is told beside the answer, if that is the number that is known to make it.
-    asked = [gpus for gpus in able if gpus in may] + sizes.beside(best.gpus)
-    kept.every_run(point, asked, wish.tokens)
-    left = (at(gpus) for gpus in _telling(numbers, tell) if gpus in tried or gpus in may)
-    best = next((attempt for attempt in left if attempt.in_time(wish)), best)
-    # Told beside it: the smaller number that keeps most GPUs busy.
-    smaller, beside = sizes.between(bound, best.gpus), sizes.beside(best.gpus)
-    if any(map(sizes.filled, smaller)):
-        beside.append(sizes.busiest(smaller))
-    tried |= {attempt.gpus: attempt for attempt in kept.every_run(point, beside, wish.tokens)}
-    made = [attempt for attempt in tried.values() if attempt.in_time(wish)]
-    if not made:
-        return offered(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")
-    fewest = _with_those_between(
-        made, wish, sizes, partial(kept.every_run, point, tokens=wish.tokens), tried
-    )
-    return offered(fewest, fewest.fails(wish), len({*smaller} - tried.keys()))
+        return attempts.offer(best, best.fails(wish))
+    return attempts.fewest(best)
 
 
-def _with_those_between(
-    made: Sequence[Tried],
-    wish: Wish,
-    sizes: Sizes,
-    search: Callable[[Sequence[int]], list[Tried]],
-    tried: dict[int, Tried],
-) -> Tried:
-    """Return the fewest that make it; try those up to the best that may be as cheap as it is.
+@dataclass
+class _Attempts:
+    """The numbers of a machine's GPUs that are tried for one training with one batch."""
 
-    Of numbers whose stages are as full these are the ones that powers of two divide best.
-    """
-    # It ends: each round tries a number that wasn't, and what is chosen never has more GPUs.
-    fewest = min(made, key=lambda candidate: candidate.gpus)
-    while affordable := [attempt for attempt in made if not attempt.fails(wish)]:
-        chosen = min(as_cheap(affordable), key=lambda attempt: attempt.gpus).gpus
-        between = [
-            gpus
-            for gpus in sizes.between(fewest.gpus, chosen)
-            if gpus not in tried and sizes.filled(gpus) >= sizes.filled(chosen)
-        ]
-        if not between:
-            break
-        several = sorted(between, key=lambda gpus: (gpus & -gpus, gpus))[-BETWEEN:]
-        more = search(several)
-        tried |= {attempt.gpus: attempt for attempt in more}
-        made = [*made, *(attempt for attempt in more if attempt.in_time(wish))]
-    return fewest
+    point: Point
+    wish: Wish
+    machine: str
+    sizes: Sizes
+    bound: float  # GPUs with fewer than which no run makes it
+    searched: Searched
+    tell: Callable[[float], None]  # Told which share of the work is done
+    tried: dict[int, Tried]
+
+    def search(self, several: Sequence[int]) -> list[Tried]:
+        """Return numbers of GPUs, tried as one where they are alike."""
+        return self.searched.every_run(self.point, several, self.wish.tokens)
+
+    def at(self, gpus: int) -> Tried:
+        """Return a number of GPUs, tried."""
+        if gpus not in self.tried:
+            (self.tried[gpus],) = self.search([gpus])
+        return self.tried[gpus]
+
+    def offer(self, least: Tried | None, why: str = "", ruled_out: int = 0) -> Offer:
+        """Return what was tried, with the least number that makes it, or why there is none."""
+        several = tuple(self.tried[gpus] for gpus in sorted(self.tried))
+        batch = self.point.constants["global_batch_size"]
+        return Offer(self.machine, several, least, why, ruled_out, batch)
+
+    def climb(self, least: float, *, whole: bool) -> tuple[list[Tried], float]:
+        """Try a number of each doubling until one makes it.
+
+        Return those of which a plan can run, and up to which number others were looked at.
+        """
+        self.search(self.sizes.expected(least, whole=whole))
+        rungs: list[Tried] = []
+        most = min(FUTILE**2 * max(self.bound, self.sizes.node), self.sizes.largest)
+        for gpus in self.sizes.rungs(least):
+            if gpus > most:
+                break
+            if self.sizes.filled(gpus) == 0.0 or (rung := self.at(gpus)).detail is None:
+                continue
+            rungs.append(rung)
+            self.tell(DOUBLINGS * len(rungs) / (len(rungs) + 3))
+            if rung.in_time(self.wish):
+                break
+            fastest = min(rungs, key=lambda other: other.days)
+            most = min(FUTILE * fastest.gpus, self.sizes.largest)
+        return rungs, most
+
+    def fewest(self, best: Tried) -> Offer:
+        """Return the fewest GPUs that make it: the best of the doublings, or fewer."""
+        wish, sizes, tried = self.wish, self.sizes, self.tried
+        top = min(best.gpus * (1.0 if best.in_time(wish) else 2.0), sizes.largest + 1)
+        numbers = sizes.between(self.bound, top)
+        able = [gpus for gpus in numbers if gpus not in tried and sizes.filled(gpus) > 0.0]
+        may = self.searched.may_take(self.point, able, _longest_step(sizes.given, wish))
+        # With them what is told beside the answer, if that is the number that is known to make it.
+        self.search([gpus for gpus in able if gpus in may] + sizes.beside(best.gpus))
+        left = (self.at(gpus) for gpus in _telling(numbers, self.tell) if gpus in {*tried} | may)
+        best = next((attempt for attempt in left if attempt.in_time(wish)), best)
+        # Told beside it: the smaller number that keeps most GPUs busy.
+        smaller, beside = sizes.between(self.bound, best.gpus), sizes.beside(best.gpus)
+        if any(map(sizes.filled, smaller)):
+            beside.append(sizes.busiest(smaller))
+        tried |= {attempt.gpus: attempt for attempt in self.search(beside)}
+        made = [attempt for attempt in tried.values() if attempt.in_time(wish)]
+        if not made:
+            return self.offer(None, f"no number up to {top:,.0f} makes it{_fastest(best)}")
+        least = self.with_those_between(made)
+        return self.offer(least, least.fails(wish), len({*smaller} - tried.keys()))
+
+    def with_those_between(self, made: Sequence[Tried]) -> Tried:
+        """Return the fewest that make it; try those up to the best that may be as cheap as it is.
+
+        Of numbers whose stages are as full these are the ones that powers of two divide best.
+        """
+        # It ends: each round tries a number that wasn't, and what is chosen never has more GPUs.
+        fewest, sizes = min(made, key=lambda candidate: candidate.gpus), self.sizes
+        while affordable := [attempt for attempt in made if not attempt.fails(self.wish)]:
+            chosen = min(as_cheap(affordable), key=lambda attempt: attempt.gpus).gpus
+            between = [
+                gpus
+                for gpus in sizes.between(fewest.gpus, chosen)
+                if gpus not in self.tried and sizes.filled(gpus) >= sizes.filled(chosen)
+            ]
+            if not between:
+                break
+            several = sorted(between, key=lambda gpus: (gpus & -gpus, gpus))[-BETWEEN:]
+            more = self.search(several)
+            self.tried |= {attempt.gpus: attempt for attempt in more}
+            made = [*made, *(attempt for attempt in more if attempt.in_time(self.wish))]
+        return fewest
 
 
 def _telling(numbers: Sequence[int], tell: Callable[[float], None]) -> Iterator[int]:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from sweeps.search.answer import Answer, answer
+from sweeps.search.buy import Searched, Tried
 from sweeps.search.request import Point, read_request
 from tests.tables import keyed
 
@@ -17,6 +18,12 @@ BASE: dict[str, Any] = keyed(
 def point(objective: str = "time", threshold: float = 0.9, **changed: Any) -> Point:
     """Return a question at one point: a small one, with some of it changed."""
     return read_request({**BASE, **changed}, objective=objective, threshold=threshold).first
+
+
+def best_run(asked: Point, tokens: float) -> Tried:
+    """Return the best plan at a point with what a run on so many tokens takes."""
+    (run,) = Searched().every_run(asked, [asked.world_size], tokens)
+    return run
 
 
 @cache

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from sweeps.search.batches import NEAR, Published, batches_of, published_batches
-from sweeps.search.buy import Offer, Searched, Tried, Wish, best_batch, offers
+from sweeps.search.buy import Offer, Tried, Wish, best_batch, offers
 from sweeps.search.buy_table import Bought, layout
 from sweeps.search.space import common_of
 from tests.cli_runner import Runner
-from tests.plans.cases import point
+from tests.plans.cases import best_run, point
 
 
 def given(model: str, **changed: Any) -> dict[str, float]:
@@ -74,7 +74,7 @@ def test_a_training_shorter_than_any_published_has_the_usual_batch(cli: Runner) 
 
 def offered(batch: float, *runs: tuple[int, float, float]) -> Offer:
     """Return a machine's offer from GPUs, days and cost."""
-    known = Searched().run(point(gpu_hour_price=2.5), 100e9).detail
+    known = best_run(point(gpu_hour_price=2.5), 100e9).detail
     assert known is not None
     tried = tuple(
         Tried(gpus, replace(known, values={**known.values, "run_days": days, "run_cost": cost}))

@@ -26,8 +26,8 @@ from sweeps.search.buy import (
     Searched,
     Tried,
     Wish,
+    _Attempts,
     _bound,
-    _with_those_between,
     may_take,
     offer,
 )
@@ -36,7 +36,7 @@ from sweeps.search.search import blocks_of
 from sweeps.search.sizes import LARGEST_CLUSTER, Sizes, largest_of, slices_of
 from sweeps.search.space import Space, common_of, space_of
 from tests.cli_runner import Runner
-from tests.plans.cases import point
+from tests.plans.cases import best_run, point
 from tests.tables import examples
 
 WISH = Wish(tokens=100e9, days=10.0)
@@ -64,7 +64,7 @@ def test_the_least_number_makes_it_and_the_next_smaller_fails(found: Offer) -> N
     assert "misses" in less.fails(WISH)
     # Each smaller number by itself, too.
     for gpus in range(8, found.least.gpus, 8):
-        assert not Searched().run(point(gpus=gpus), WISH.tokens).in_time(WISH), gpus
+        assert not best_run(point(gpus=gpus), WISH.tokens).in_time(WISH), gpus
 
 
 @pytest.mark.thorough
@@ -87,12 +87,10 @@ def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: 
     smaller = Sizes(given, node, LARGEST_CLUSTER).between(bound, got.least.gpus)
     assert got.ruled_out == len({*smaller} - searched)
     for gpus in smaller:
-        assert (
-            Searched().run(question.with_constants(world_size=float(gpus)), tokens).days > days
-        ), gpus
+        assert best_run(question.with_constants(world_size=float(gpus)), tokens).days > days, gpus
     # A deadline that one of them just makes has it as the answer.
     if smaller:
-        other = Searched().run(question.with_constants(world_size=float(smaller[-1])), tokens)
+        other = best_run(question.with_constants(world_size=float(smaller[-1])), tokens)
         late = offer(question, Wish(tokens, other.days), "..").least
         assert late is None or late.gpus <= smaller[-1]
 
@@ -100,7 +98,7 @@ def test_no_smaller_number_makes_it(asked: dict[str, Any], tokens: float, days: 
 @pytest.mark.thorough
 def test_bounds_rule_out_what_takes_longer_and_nothing_else() -> None:
     for gpus in (8, 24, 32, 40, 56):
-        detail = Searched().run(point(gpus=gpus), 100e9).detail
+        detail = best_run(point(gpus=gpus), 100e9).detail
         if detail is not None:
             assert may_take(Numbers(point(), [gpus]), detail["step_time"]) == {gpus}
             assert not may_take(Numbers(point(), [gpus]), 0.5 * detail["step_time"])
@@ -257,7 +255,7 @@ def test_a_start_that_no_plan_divides_is_no_end() -> None:
     sizes = Sizes(given, node, LARGEST_CLUSTER)
     assert next(sizes.rising(_bound(given, wish, "..")[1])) == 840
     assert sizes.filled(840) == 0.0
-    assert Searched().run(asked.with_constants(world_size=840.0), wish.tokens).detail is None
+    assert best_run(asked.with_constants(world_size=840.0), wish.tokens).detail is None
     got = offer(asked, wish, "dgx-h100")
     assert got.least is not None
     assert got.least.days <= wish.days
@@ -520,13 +518,15 @@ def test_numbers_between_are_tried_once_each_and_end() -> None:
     def run(gpus: int) -> Tried:
         return Tried(gpus, {"run_days": 1.0, "run_cost": 100.0 - 0.01 * gpus})  # type: ignore[arg-type]
 
-    def search(several: Sequence[int]) -> list[Tried]:
-        asked.extend(several)
-        return [run(gpus) for gpus in several]
+    class Attempts(_Attempts):
+        def search(self, several: Sequence[int]) -> list[Tried]:
+            asked.extend(several)
+            return [run(gpus) for gpus in several]
 
     made = [replace(run(64), detail={"run_days": 1.0, "run_cost": 200.0}), run(2048)]  # type: ignore[arg-type]
     tried = {attempt.gpus: attempt for attempt in made}
-    fewest = _with_those_between(made, WISH, sizes, search, tried)  # type: ignore[arg-type]
+    attempts = Attempts(point(), WISH, "", sizes, 64.0, Searched(), lambda _: None, tried)  # type: ignore[arg-type]
+    fewest = attempts.with_those_between(made)
     assert fewest.gpus == 64
     assert len(asked) == len({*asked})
     assert {*asked} <= {*nodes.between(64, 2048)}
