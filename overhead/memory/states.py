@@ -162,10 +162,13 @@ def gather_every_micro_batch(pp, unsharded_in_pipeline):
 @formula(
     assumes=("gradients are sharded immediately unless kept until the end of the step",), **FSDP2
 )
-def reduce_every_micro_batch(unsharded_gradient_fraction, pp, unsharded_in_pipeline):
+def reduce_every_micro_batch(
+    unsharded_gradient_fraction, num_micro_batches, pp, unsharded_in_pipeline
+):
     """Gradient reduction per micro-batch in ZeRO-2 and ZeRO-3 (0 or 1)."""
     each = xp.where(pp > 1.0, 1.0 - unsharded_in_pipeline, 1.0)
-    return xp.where(unsharded_gradient_fraction < 1.0, each, 0.0)
+    kept = (unsharded_gradient_fraction >= 1.0) & (num_micro_batches > 1.0)
+    return xp.where(kept, 0.0, each)
 
 
 @formula(**FSDP)
@@ -281,9 +284,11 @@ def unsharded_gradient_memory(
     """Memory of gradients that wait for being sharded: all where a step reduces them once."""
     dense = xp.where(shards > 1.0, trained_parameters, 0.0)
     experts = xp.where(expert_shards > 1.0, trained_expert_parameters, 0.0)
-    share = xp.where(reduce_every_micro_batch > 0.0, unsharded_gradient_fraction, 1.0)
-    waiting = has_backward * share * reduction_bytes * (dense + experts)
-    return xp.where(zero_stage >= 2.0, waiting, 0.0)
+    # Of one micro-batch, none wait for another.
+    waiting = xp.where(unsharded_gradient_fraction < 1.0, unsharded_gradient_fraction, 0.0)
+    share = xp.where(reduce_every_micro_batch > 0.0, waiting, 1.0)
+    memory = has_backward * share * reduction_bytes * (dense + experts)
+    return xp.where(zero_stage >= 2.0, memory, 0.0)
 
 
 @formula(

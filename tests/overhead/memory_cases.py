@@ -90,7 +90,9 @@ class Derivation(Evaluation):
             for name, taken in {**usual_table()["memory"], **of_loss}.items()
             if not follows(name, given)
         }
-        super().__init__({**usual, **given}, every_label)
+        # Of a stage by itself, gradients of several micro-batches can wait.
+        several = {} if "global_batch_size" in given else {"num_micro_batches": 2.0}
+        super().__init__({**usual, **several, **given}, every_label)
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,7 +204,11 @@ def test_gathered_weights_of_fully_sharded_layers_by_hand() -> None:
     assert float(held({**plan, "zero_stage": 2})["zero3_gathered_memory"]) == 0.0
     waiting = {**plan, **RECIPES["fsdp_adam"].given(), "unsharded_gradient_fraction": 1}
     parameters = float(held(plan)["rank_parameters"])
-    assert float(held(waiting)["unsharded_gradient_memory"]) == 4 * parameters
+    several = held({**waiting, "num_micro_batches": 2})
+    assert float(several["unsharded_gradient_memory"]) == 4 * parameters
+    # Of one micro-batch, which is the last, none wait.
+    alone = held({**waiting, "num_micro_batches": 1})
+    assert float(alone["unsharded_gradient_memory"]) == 0.0
     # Those give way to their shards: never are both whole, unless shards are allocated before.
     steps = {**waiting, "dp": 2, "num_micro_batches": 4}
     for before, shards in ((0, 0.0), (1, 0.5)):
