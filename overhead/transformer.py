@@ -260,10 +260,11 @@ for _prefix, _masked, _words in (("", FULL, "full"), ("causal_", CAUSAL, "causal
     )
 
 
-def _trained(trained, forward, further, scores, depths, layers, adapters):
+def _trained(trained, forward, further_weights, scores, depths, layers, adapters):
+    further_scores = depths * (scores / xp.maximum(layers, 1.0))
+    every = forward + (further_weights + further_scores)
     # Scores have two gradients, whatever is frozen.
-    every = scores + depths * (scores / xp.maximum(layers, 1.0))
-    own = (2.0 + trained) * (forward + further) + (1.0 - trained) * every
+    own = (2.0 + trained) * every + (1.0 - trained) * (scores + further_scores)
     return own + 6.0 * adapters
 
 
@@ -273,7 +274,7 @@ for _prefix, _masked in (("", FULL), ("causal_", CAUSAL)):
         (
             "trained_weights",
             f"{_prefix}forward_flops_per_token",
-            f"{_prefix}mtp_flops_per_token",
+            "mtp_weight_flops_per_token",
             f"{_prefix}attention_flops_per_token",
             "mtp_layers",
             "layers",

@@ -299,17 +299,17 @@ for _class in quantities.CLASSES:
         )
 
 
-def _merge(factor, moved, share, bandwidth):
-    return factor * moved / (share * bandwidth)
+@formula(**KERNELS)
+def merge_forward_time(elementwise_factor, merged_bytes, memory_efficiency, memory_bandwidth):
+    """Ring attention merge time per layer, forward."""
+    return elementwise_factor * merged_bytes / (memory_efficiency * memory_bandwidth)
 
 
-def _merge_both(*taken):
-    return 3.0 * _merge(*taken)
+@formula(assumes=("the backward pass merges twice as much",), **KERNELS)
+def context_attention_time(attention_time, merge_forward_time, layer_exposed_cp_time):
+    """Attention time per layer with exposed CP communication, forward and backward."""
+    return attention_time + 3.0 * merge_forward_time + layer_exposed_cp_time
 
-
-for _name, _merging in (("merge_forward_time", _merge), ("merge_time", _merge_both)):
-    _taken = ("elementwise_factor", "merged_bytes", *RATE_OF_BYTES)
-    declare(_name, _taken, _merging, **KERNELS)
 
 # Time in which the host launches a layer: what it launches of each kind, at one time for each.
 #
@@ -512,11 +512,6 @@ def with_host(layer_pass_gpu_time, layer_pass_host_time, exposed_launch_fraction
     return xp.sqrt(xp.sqrt(squares[0] * squares[0] + squares[1] * squares[1])) + waited
 
 
-def _added(forward, forward_gpu, has_backward, backward, backward_gpu):
-    later = xp.maximum(backward - backward_gpu, 0.0)
-    return xp.maximum(forward - forward_gpu, 0.0) + has_backward * later
-
-
 def _passes(forward, has_backward, *backward):
     return reduce(lambda time, further: time + has_backward * further, backward, forward)
 
@@ -536,6 +531,3 @@ for _class in quantities.CLASSES:
         f"{_class}_layer_input_gradient_time",
         f"{_class}_layer_weight_gradient_time",
     )
-    _forward = f"{_class}_layer_forward_time", f"{_class}_layer_forward_gpu_time"
-    _backward = f"{_class}_layer_backward_time", f"{_class}_layer_backward_gpu_time"
-    declare(f"{_class}_layer_host_time", (*_forward, "has_backward", *_backward), _added)

@@ -10,10 +10,7 @@ What these differences add to a pipeline is its schedule's (`overhead.schedule`)
 
 from __future__ import annotations
 
-from typing import Any
-
 from overhead.arrays import xp
-from overhead.compute.layer import both_passes
 from overhead.compute.own_layers import PARTS, SLOWEST, declare_own
 from overhead.formula import call, cited, declare, formula
 from overhead.labels import FOLDED, LABELS
@@ -93,26 +90,28 @@ for _name in ("forward", "backward"):
 
 # Activations on their way to the host's memory and back: beside the pass of a micro-batch.
 
-OFFLOAD = cited("transformerengine", "transformer_engine/pytorch/cpu_offload.py")
-
-
-def _longer(transfer, time):
-    return xp.maximum(transfer - time, 0.0)
-
-
 # By the busier direction of the link: a forward pass sends activations and takes weights; a
 # backward pass takes activations, weights and gradients to add to, and sends no more.
 
-
-@formula(source="derivation")
-def forward_transfer_time(offload_transfer_time, weight_transfer_time):
-    """Host transfer time per forward pass of a micro-batch, busier direction."""
-    return xp.maximum(offload_transfer_time, weight_transfer_time)
+OFFLOAD = cited("transformerengine", "transformer_engine/pytorch/cpu_offload.py")
 
 
-for _name in ("forward", "backward"):
-    _exposed, _own = f"exposed_offload_{_name}_time", f"middle_layers_{_name}_time"
-    declare(_exposed, (f"{_name}_transfer_time", _own), _longer, **OFFLOAD)
+@formula(**OFFLOAD)
+def exposed_offload_forward_time(
+    offload_transfer_time, weight_transfer_time, middle_layers_forward_time
+):
+    """Exposed CPU offload per stage, forward."""
+    transfer = xp.maximum(offload_transfer_time, weight_transfer_time)
+    return xp.maximum(transfer - middle_layers_forward_time, 0.0)
+
+
+@formula(**OFFLOAD)
+def exposed_offload_backward_time(
+    offload_transfer_time, weight_transfer_time, gradient_transfer_time, middle_layers_backward_time
+):
+    """Exposed CPU offload per stage, backward."""
+    transfer = offload_transfer_time + weight_transfer_time + gradient_transfer_time
+    return xp.maximum(transfer - middle_layers_backward_time, 0.0)
 
 
 def _weights(dense, dense_time, experts, expert_time, whole, *gpu):
@@ -190,9 +189,12 @@ for _place, _end, _ordered in (
 
 
 @formula(**PIPELINE)
-def stage_forward_time(middle_forward_time, rank_tokens, attention_peak_flops):
+def stage_forward_time(
+    middle_layers_forward_time, exposed_offload_forward_time, rank_tokens, attention_peak_flops
+):
     """Forward time per stage and micro-batch."""
-    return xp.maximum(middle_forward_time, rank_tokens / attention_peak_flops)
+    time = middle_layers_forward_time + exposed_offload_forward_time
+    return xp.maximum(time, rank_tokens / attention_peak_flops)
 
 
 # The ends of the model: embedding in the first stage, output layer and loss in the last.
@@ -258,55 +260,57 @@ declare(
     where="megatron/core/transformer/multi_token_prediction.py",
     assumes=("the MTP layer is one of the layers of its stage; communication is separate",),
 )
-both_passes(
-    "output_gpu_time",
-    *_LOGITS,
-    "mtp_time",
+
+
+# The host: what is launched of one micro-batch.
+
+AHEAD = "the host launches ahead of the GPU, as in a layer"
+
+
+def _slower(gpu, host):
+    return xp.sqrt(xp.sqrt(gpu * gpu * gpu * gpu + host * host * host * host))
+
+
+@formula(assumes=(AHEAD,), **EMBEDDING)
+def embedding_time(has_backward, embedding_gpu_time, eager_launch_fraction, host_launch_time):
+    """Embedding time, forward and backward."""
+    # Mask 4, rows, positions 2, sum, dropout; and for the gradients dropout, both tables and
+    # their sums 6.
+    launches = 9.0 + 6.0 * has_backward
+    return _slower(embedding_gpu_time, launches * eager_launch_fraction * host_launch_time)
+
+
+@formula(
+    source="megatron",
+    where="megatron/core/tensor_parallel/cross_entropy.py, and pretrain_gpt.py, loss_func",
     assumes=(
+        AHEAD,
         "the norm before the LM head is not counted",
         "forward-only, logits are computed for every token, without loss",
+        "a loss in chunks launches all of it for each of them",
     ),
 )
-
-
-# The host: what is launched of one micro-batch.  Embedding: mask 4, rows, positions 2, sum,
-# dropout, and for the gradients dropout, both tables and their sums 6.  Output: norm, product,
-# loss of a split vocabulary 18, mask and mean 4; gradients of the loss 8, of product and norm 8.
-LAUNCHES = {"embedding": (9.0, 6.0), "output": (2.0, 38.0)}  # Forward, and what training adds
-WHERE = {
-    "embedding": EMBEDDING["where"],
-    "output": "megatron/core/tensor_parallel/cross_entropy.py, and pretrain_gpt.py, loss_func",
-}
-
-
-# A loss in chunks launches all of it for each of them.
-CHUNKED = {"embedding": (), "output": ("rank_tokens", "logit_tokens")}
-
-
-def _norm(forward: float, further: float) -> Any:
-    def slower(
-        has_backward: Array,
-        gpu: Array,
-        eager_launch_fraction: Array,
-        host_launch_time: Array,
-        *tokens: Array,
-    ) -> Array:
-        launches = forward + further * has_backward
-        host = launches * eager_launch_fraction * host_launch_time
-        if tokens:
-            host = host * (tokens[0] / tokens[1])
-        return xp.sqrt(xp.sqrt(gpu * gpu * gpu * gpu + host * host * host * host))
-
-    return slower
-
-
-_taken = ("eager_launch_fraction", "host_launch_time")
-for _end, _counts in LAUNCHES.items():
-    declare(
-        f"{_end}_time",
-        ("has_backward", f"{_end}_gpu_time", *_taken, *CHUNKED[_end]),
-        _norm(*_counts),
-        source="megatron",
-        where=WHERE[_end],
-        assumes=("the host launches ahead of the GPU, as in a layer",),
-    )
+def output_time(
+    logits_forward_time,
+    has_backward,
+    logits_input_gradient_time,
+    logits_weight_gradient_time,
+    loss_time,
+    logits_recomputation_time,
+    mtp_time,
+    eager_launch_fraction,
+    host_launch_time,
+    rank_tokens,
+    logit_tokens,
+):
+    """LM head and loss time, forward and backward."""
+    gradients = logits_input_gradient_time, logits_weight_gradient_time
+    further = (*gradients, loss_time, logits_recomputation_time, mtp_time)
+    gpu = logits_forward_time
+    for time in further:
+        gpu = gpu + has_backward * time
+    # Norm, product; loss of a split vocabulary 18, mask and mean 4, gradients of the loss 8, of
+    # product and norm 8.
+    launches = 2.0 + 38.0 * has_backward
+    host = launches * eager_launch_fraction * host_launch_time * (rank_tokens / logit_tokens)
+    return _slower(gpu, host)

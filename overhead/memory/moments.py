@@ -210,24 +210,21 @@ def backward_end_memory(
     return weights + (left + recompute_activation_memory + gathered_sequence_memory)
 
 
-@formula(assumes=(FREED,), **GRADIENTS)
-def update_time_memory(lasting_memory, gradient_memory, update_temporary_memory):
-    """Memory allocated in the optimizer step."""
-    return lasting_memory + gradient_memory + update_temporary_memory
-
-
-@formula(assumes=("no more is allocated in the backward pass than is reserved",), **GRADIENTS)
+@formula(assumes=(FREED, "no more is allocated in the backward pass than is reserved"), **GRADIENTS)
 def allocated_memory(
     loss_time_memory,
     backward_start_memory,
     backward_end_memory,
-    update_time_memory,
     reserved_memory,
+    lasting_memory,
+    gradient_memory,
+    update_temporary_memory,
 ):
     """Peak memory allocated by the framework: the maximum over a step."""
     backward = xp.maximum(backward_start_memory, backward_end_memory)
     backward = xp.minimum(backward, reserved_memory)
-    return xp.maximum(xp.maximum(loss_time_memory, backward), update_time_memory)
+    update = lasting_memory + gradient_memory + update_temporary_memory
+    return xp.maximum(xp.maximum(loss_time_memory, backward), update)
 
 
 # Of a pipeline's stages the one with most: those that can be it, each once.

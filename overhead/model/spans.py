@@ -73,6 +73,7 @@ def causal_attention_span(
 
 
 @formula(
+    returns="attended_span",
     source="dao2023",
     where="section 3.1.1: blocks that a mask hides as a whole are left out",
     assumes=(
@@ -80,6 +81,7 @@ def causal_attention_span(
         "tiles cut by the far end of the window are computed in full; tiles on the diagonal "
         "are in the kernel rate, as without a window",
     ),
+    when={"mask": "causal", "attention_kernel": "flash_1|flash_2|flash_3|cudnn"},
 )
 def causal_tiled_span(
     selected_span, full_span, sliding_window, sliding_window_fraction, pooled_span, attention_tile

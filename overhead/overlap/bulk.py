@@ -244,21 +244,23 @@ def tile_time(tile_rows, tile_columns, matmul_k, sms, peak_measured_matmul_flops
 
 
 @formula(
-    source=mechanisms.TILES, where="math and memory bounds", assumes=("each matrix is moved once",)
-)
-def moved_bytes(activation_bytes, matmul_m, matmul_k, matmul_n):
-    """GEMM HBM traffic."""
-    inputs = matmul_m * matmul_k + matmul_k * matmul_n
-    return activation_bytes * (inputs + matmul_m * matmul_n)
-
-
-@formula(
     source=mechanisms.TILES,
-    where=WHERE,
-    assumes=("tile time does not depend on neighboring SMs",),
+    where=f"{WHERE}; math and memory bounds",
+    assumes=("tile time does not depend on neighboring SMs", "each matrix is moved once"),
 )
-def wave_matmul_time(waves, tile_time, moved_bytes, memory_bandwidth, launch_time):
+def wave_matmul_time(
+    waves,
+    tile_time,
+    activation_bytes,
+    matmul_m,
+    matmul_k,
+    matmul_n,
+    memory_bandwidth,
+    launch_time,
+):
     """GEMM time in full waves, or of its bytes if longer."""
+    inputs = matmul_m * matmul_k + matmul_k * matmul_n
+    moved_bytes = activation_bytes * (inputs + matmul_m * matmul_n)
     time = xp.maximum(waves * tile_time, moved_bytes / memory_bandwidth) + launch_time
     return xp.where(waves > 0.0, time, 0.0)
 

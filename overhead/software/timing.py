@@ -54,10 +54,17 @@ def all_reduce_copy_byte_time(ranks, all_reduce_copy_ratio, local_copy_bandwidth
 
 @priced(when=ANY)
 def ll_time(
-    message_bytes: Array, ll_slope: Array, ll_start_time: Array, *, out: Array | None = None
+    message_bytes: Array,
+    ll_byte_time: Array,
+    copy_byte_time: Array,
+    launch_part_time: Array,
+    ll_fixed_time: Array,
+    *,
+    out: Array | None = None,
 ) -> Array:
     """Time with protocol LL."""
-    return _on(np.add, _scaled(message_bytes, ll_slope, out), ll_start_time)
+    moved = _scaled(message_bytes, ll_byte_time + copy_byte_time, out)
+    return _on(np.add, moved, launch_part_time + ll_fixed_time)
 
 
 SIMPLE = "message_bytes*simple_slope + sqrt(message_bytes*ramp_square) + simple_start_time"

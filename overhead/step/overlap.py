@@ -258,15 +258,6 @@ declare(
 )
 
 
-@formula(**PAIRS)
-def paired_ep_backward_time(
-    ep_layer_forward_time, paired_ep_forward_time, ep_overlap, moe_layer_computing_time
-):
-    """Exposed EP communication per layer, backward, during another pass."""
-    behind = moe_layer_computing_time - (ep_layer_forward_time - paired_ep_forward_time)
-    return exposed(ep_layer_forward_time, ep_overlap, behind)
-
-
 declare(
     "exposed_ep_forward_time",
     ("ep_layer_forward_time", "paired_ep_forward_time", "unpaired_fraction"),
@@ -278,13 +269,17 @@ declare(
 @formula(**WARMUP)
 def exposed_ep_backward_time(
     ep_layer_forward_time,
-    paired_ep_backward_time,
+    paired_ep_forward_time,
+    moe_layer_computing_time,
     unpaired_fraction,
     recomputed_exchanges,
     ep_overlap,
     moe_layer_matmul_recompute_time,
 ):
     """Exposed EP communication per layer, backward."""
-    once = _some_alone(ep_layer_forward_time, paired_ep_backward_time, unpaired_fraction)
+    # Beside another pass: in what its computing has left behind the forward's exchanges
+    left = moe_layer_computing_time - (ep_layer_forward_time - paired_ep_forward_time)
+    paired = exposed(ep_layer_forward_time, ep_overlap, left)
+    once = _some_alone(ep_layer_forward_time, paired, unpaired_fraction)
     again = recomputed_exchanges * ep_layer_forward_time
     return once + exposed(again, ep_overlap, moe_layer_matmul_recompute_time)

@@ -22,7 +22,6 @@ def _by_class(passes, dense, dense_time, experts, expert_time):
 for _part, _name in (
     ("matmul_part", "layer_matmul"),
     ("elementwise_part", "layer_elementwise"),
-    ("host_part", "layer_host"),
     ("exposed_tp", "exposed_tp"),
     ("recompute_part", "layer_recompute"),
 ):
@@ -78,6 +77,23 @@ PAIR = cited(
     "section 3.2.1, figure 4: each direction's experts' communication beside the other's computing",
     when={**DUAL, "shapes": "known|unknown"},
 )
+
+
+def _pair(
+    forward,
+    backward,
+    layers,
+    exposed_launch_fraction,
+    computing,
+    share,
+    contention,
+    *times,
+):
+    """Return the time of a pair: exchanges that hide leave the GPU's time, not the host's."""
+    exchange = layers * (times[2] + times[5])
+    most = xp.where(exchange > computing, computing / xp.maximum(exchange, computing), 1.0)
+    hidden = (1.0 - contention) * share * most
+    return forward + backward - layers * _saved(hidden, exposed_launch_fraction, times)
 _taken = (
     "stage_forward_time",
     "stage_backward_time",
@@ -88,28 +104,10 @@ _both = (*_taken, *LAYER_TIMES)
 declare("paired_computing_time", _both, _computing, name="paired_computing_time", **PAIR)
 
 
-def _pair(
-    forward,
-    backward,
-    layers,
-    exposed_launch_fraction,
-    exchange,
-    computing,
-    share,
-    contention,
-    *times,
-):
-    """Return the time of a pair: exchanges that hide leave the GPU's time, not the host's."""
-    most = xp.where(exchange > computing, computing / xp.maximum(exchange, computing), 1.0)
-    hidden = (1.0 - contention) * share * most
-    return forward + backward - layers * _saved(hidden, exposed_launch_fraction, times)
-
-
 declare(
     "stage_overlapped_time",
     (
         *_taken,
-        "paired_exchange_time",
         "paired_computing_time",
         "pair_overlapped_fraction",
         "overlap_slowdown",
@@ -200,7 +198,7 @@ for _way, _first, _last, _repeats in (
         ),
         _expert_exposure,
         assumes=("one chunk is sent ahead", "unchunked where chunks take longer"),
-        lacks={f"paired_ep_{_way}_time": "what is chunked hides behind experts' products alone"},
+        lacks={"paired_ep_forward_time": "what is chunked hides behind experts' products alone"},
         when=CHUNKED_EXPERTS,
         **DEEPEP,
     )
@@ -217,7 +215,31 @@ declare(
 )
 
 
-# Whether the host rules.
+# What the host's launches add to the GPU's time, and whether the host rules.
+
+
+@formula(source="derivation")
+def host_part_time(
+    num_micro_batches,
+    has_backward,
+    middle_mlp_layers,
+    dense_layer_forward_time,
+    dense_layer_forward_gpu_time,
+    dense_layer_backward_time,
+    dense_layer_backward_gpu_time,
+    middle_moe_layers,
+    moe_layer_forward_time,
+    moe_layer_forward_gpu_time,
+    moe_layer_backward_time,
+    moe_layer_backward_gpu_time,
+):
+    """Step time: launch-bound time."""
+    dense = xp.maximum(dense_layer_forward_time - dense_layer_forward_gpu_time, 0.0)
+    experts = xp.maximum(moe_layer_forward_time - moe_layer_forward_gpu_time, 0.0)
+    dense_back = xp.maximum(dense_layer_backward_time - dense_layer_backward_gpu_time, 0.0)
+    experts_back = xp.maximum(moe_layer_backward_time - moe_layer_backward_gpu_time, 0.0)
+    dense, experts = dense + has_backward * dense_back, experts + has_backward * experts_back
+    return num_micro_batches * (middle_mlp_layers * dense + middle_moe_layers * experts)
 
 
 def _host_bound(dense, experts, has_backward, *times):

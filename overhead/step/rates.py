@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overhead.arrays import xp
-from overhead.formula import cited, declare, formula
+from overhead.formula import cited, formula
 
 MASKED = "masked positions count as computed"
 AGAIN = cited("korthikanti2022", "section 5 and appendix A")
@@ -197,22 +197,3 @@ def mtp_weight_flops_per_token(
     routed = router_weights + shared_expert_weights + experts_per_token * expert_weights
     layer = mixer_weights + xp.where(moe_layers > 0.0, routed, mlp_weights)
     return mtp_layers * (2.0 * (layer + mtp_projection_weights) + logits_flops_per_token)
-
-
-def _with_scores(mtp_layers, weights, layers, scores):
-    return weights + mtp_layers * (scores / xp.maximum(layers, 1.0))
-
-
-for _prefix, _masked in (("", MASKED), ("causal_", "causal attention FLOPs only")):
-    declare(
-        f"{_prefix}mtp_flops_per_token",
-        (
-            "mtp_layers",
-            "mtp_weight_flops_per_token",
-            "layers",
-            f"{_prefix}attention_flops_per_token",
-        ),
-        _with_scores,
-        **PREDICTION,
-        assumes=(LIKE_LAST, _masked),
-    )

@@ -585,12 +585,12 @@ def test_blocks_of_a_window_are_as_many_as_are_computed(window: int, tile: int) 
         "pooled_span": 0.0,
         "attention_tile": tile,
     }
-    found = float(Evaluation(given, {})["causal_tiled_span"])
+    fused = {"mask": "causal", "attention_kernel": "flash_2"}
+    found = float(Evaluation(given, fused)["attended_span"])
     assert found == pytest.approx(tokens / (sequence / tile), rel=0.01)
     exact = float(Evaluation(given, {})["causal_attention_span"])
-    assert (
-        exact <= found < float(Evaluation({**given, "sliding_window": 0}, {})["causal_tiled_span"])
-    )
+    without = float(Evaluation({**given, "sliding_window": 0}, fused)["attended_span"])
+    assert exact <= found < without
 
 
 def test_recomputed_core_attention_leaves_states_of_linear_attention() -> None:

@@ -150,9 +150,9 @@ def test_further_tokens_cost_training_of_adapters_something() -> None:
     for prefix in names:
         more = kept("deepseek-v3", f"{prefix}model_flops_per_token", **plan, mtp_layers=1.0)
         none = kept("deepseek-v3", f"{prefix}model_flops_per_token", **plan)
-        further = kept("deepseek-v3", f"{prefix}mtp_flops_per_token", **plan, mtp_layers=1.0)
+        weights = kept("deepseek-v3", "mtp_weight_flops_per_token", **plan, mtp_layers=1.0)
         scores = kept("deepseek-v3", f"{prefix}attention_flops_per_token", **plan) / 61
-        assert more - none == pytest.approx(2 * further + scores, rel=1e-9)
+        assert more - none == pytest.approx(2 * weights + 3 * scores, rel=1e-9)
 
 
 def test_adapters_that_a_layer_exchanges_are_the_mean_of_its_stage() -> None:

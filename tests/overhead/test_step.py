@@ -105,10 +105,15 @@ def test_parts_are_what_their_names_say() -> None:
         ("attention_part_time", "attention_time"),
         ("elementwise_part_time", "dense_layer_elementwise_time"),
         ("recompute_part_time", "dense_layer_recompute_time"),
-        ("host_part_time", "dense_layer_host_time"),
     ):
         assert float(values[part]) == pytest.approx(layers * float(values[quantity])), part
         assert float(values[part]) > 0
+    of_host = sum(
+        float(values[f"dense_layer_{way}_time"] - values[f"dense_layer_{way}_gpu_time"])
+        for way in ("forward", "backward")
+    )
+    assert float(values["host_part_time"]) == pytest.approx(layers * of_host)
+    assert of_host > 0
     busy = float(values["dense_layer_time"]) * layers
     assert float(values["busy_time"]) == pytest.approx(busy)
 

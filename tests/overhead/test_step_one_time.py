@@ -83,7 +83,7 @@ def plans(draw: st.DrawFn, mixtures: bool = True) -> dict[str, Any]:
 
 PAIR = keyed(
     "stage_forward_time=5.0 stage_backward_time=10.0 middle_moe_layers=1.0 "
-    "exposed_launch_fraction=0.0 paired_exchange_time=3.0 pair_overlapped_fraction=0.96 "
+    "exposed_launch_fraction=0.0 pair_overlapped_fraction=0.96 "
     "overlap_slowdown=0.0 moe_layer_forward_gpu_time=5.0 exposed_ep_forward_time=1.0 "
     "moe_layer_backward_gpu_time=10.0 exposed_ep_backward_time=2.0 moe_layer_forward_host_time=0.0 "
     "moe_layer_backward_host_time=0.0"

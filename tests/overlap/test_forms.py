@@ -194,8 +194,8 @@ def test_waves(tiles: int, tile: Fraction, sms: int) -> None:
     assert bulk.WAVES
     known = {
         **keyed(
-            "tile_rows=1.0 matmul_n=1.0 tile_columns=1.0 num_sm=0.0 moved_bytes=0.0 "
-            "memory_bandwidth=1.0 launch_time=0.0"
+            "tile_rows=1.0 matmul_n=1.0 tile_columns=1.0 num_sm=0.0 activation_bytes=0.0 "
+            "matmul_k=1.0 memory_bandwidth=1.0 launch_time=0.0"
         ),
         "matmul_m": float(tiles),
         "tile_time": float(tile),

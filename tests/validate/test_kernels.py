@@ -69,7 +69,7 @@ def attention(columns: Columns, given: dict[str, float], kernel: str) -> np.ndar
         **given,
         "rank_tokens": columns["tokens"],
         "attention_span": columns["tokens"],
-        "causal_tiled_span": 0.5 * columns["tokens"],
+        "attended_span": 0.5 * columns["tokens"],
         "sequence_length": columns["tokens"],
         "heads": columns["heads"],
         "tp": 1.0,
