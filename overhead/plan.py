@@ -131,16 +131,6 @@ def group_nodes(uneven_placement, gpus_per_node, group_stride, group_size):
 # A pipeline's boundaries.
 
 
-@derived(assumes=FULL_NODES)
-def boundary_in_node(stage, tp, cp, dp, gpus_per_node):
-    """Intra-node boundary to the next stage (`stage` from 0 to pp - 2): 0 or 1."""
-    first = stage * tp * cp * dp
-    end = (stage + 2.0) * tp * cp * dp
-    return xp.where(
-        xp.floor(first / gpus_per_node) == xp.floor((end - 1.0) / gpus_per_node), 1.0, 0.0
-    )
-
-
 @derived(
     assumes=(*FULL_NODES, "where stages straddle nodes, each end of a node parts two boundaries")
 )

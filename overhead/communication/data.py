@@ -13,8 +13,6 @@ everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from overhead.arrays import xp
 from overhead.communication.operation import added, of_dimension, on_network, operation
 from overhead.formula import cited, declare, formula
@@ -93,17 +91,6 @@ def _pieces(trained, resident, zero_stage, weight_copies, layers, bucket_bytes, 
     return xp.where(xp.where(zero_stage < 3.0, trained, resident) > 0.0, pieces, 0.0)
 
 
-def declare_pieces(
-    family: str, bucket: str = "bucket_bytes", when: Mapping[str, str] | None = None
-) -> None:
-    """Declare of how many messages a round of a family's parameters consists."""
-    resident, trained, _, layers = FAMILIES[family]
-    taken = (trained, resident, "zero_stage", "weight_copies", layers, bucket, "reduction_bytes")
-    name = f"{family}_messages" if when is None else f"{family}_messages_in_buckets"
-    title = "Messages of a round: one a layer, one a bucket, or one; none where there is nothing"
-    declare(f"{family}_messages", taken, _pieces, title, name=name, when=when, **FSDP)
-
-
 def _reduced(reduction_bytes, trained, pieces):
     return xp.asarray(reduction_bytes * trained / xp.maximum(pieces, 1.0))
 
@@ -122,8 +109,10 @@ def _declare_family(family: str, owner: str, balance: str, gathered: str) -> Non
     `owner`: whose a gradient is, where that has to be said; then the mean of all stages by the
     largest, of gradients and of gathered weights.
     """
-    resident, trained, narrow, _ = FAMILIES[family]
-    declare_pieces(family)
+    resident, trained, narrow, layers = FAMILIES[family]
+    sizes = ("zero_stage", "weight_copies", layers, "reduced_bucket_bytes", "reduction_bytes")
+    title = "Messages of a round: one a layer, one a bucket, or one; none where there is nothing"
+    declare(f"{family}_messages", (trained, resident, *sizes), _pieces, title, **FSDP)
     pieces, reduced = f"{family}_messages", f"{family}_reduce_bytes"
     declare(
         reduced, ("reduction_bytes", trained, pieces), _reduced, "Gradients of one message", **ZERO

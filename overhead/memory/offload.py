@@ -32,7 +32,6 @@ FULLY_SHARD = cited(
     assumes=(
         "master weights of low-precision weights stay on the GPU as well, as in Megatron-Bridge",
     ),
-    when=HOST,
 )
 def offloaded_optimizer_bytes(optimizer_bytes, optimizer_offload, weight_bytes, single_bytes):
     """On-GPU optimizer state bytes per parameter, mean."""
@@ -77,7 +76,6 @@ def fsdp_gradient_bytes(gradient_bytes, optimizer_offload):
 @formula(
     returns="weight_memory",
     assumes=("gathered weights as without offload",),
-    when=HOST,
     **DEEPSPEED,
 )
 def left_weight_memory(weight_shard_memory, parameter_offload):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.communication import data
 from overhead.formula import cited, declare, formula
 from overhead.labels import PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
@@ -165,10 +164,6 @@ def ddp_bucket_bytes(bucket_bytes, bucket_capacity):
 def megatron_bucket_bytes(bucket_bytes, reduction_bytes, dp_bucket_elements):
     """Gradients of a bucket in Megatron: as given, or as many elements as it takes by itself."""
     return xp.where(bucket_bytes > 0.0, bucket_bytes, reduction_bytes * dp_bucket_elements)
-
-
-for _family in data.FAMILIES:
-    data.declare_pieces(_family, "reduced_bucket_bytes", NAMED)
 
 
 @formula(

@@ -91,9 +91,12 @@ def _pair(
 ):
     """Return the time of a pair: exchanges that hide leave the GPU's time, not the host's."""
     exchange = layers * (times[2] + times[5])
-    most = xp.where(exchange > computing, computing / xp.maximum(exchange, computing), 1.0)
+    longer = exchange > computing
+    most = xp.where(longer, computing / xp.where(longer, exchange, 1.0), 1.0)
     hidden = (1.0 - contention) * share * most
     return forward + backward - layers * _saved(hidden, exposed_launch_fraction, times)
+
+
 _taken = (
     "stage_forward_time",
     "stage_backward_time",

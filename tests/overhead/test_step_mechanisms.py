@@ -526,8 +526,14 @@ def test_no_context_parallelism_hides_more_than_attention_computes(
         kept = recompute in ("none", "per_op")
         again = 0.0 if kept else float(values["recomputed_attentions"])
         assert kept == (again == 0.0), recompute
-        for way, repeated in (("forward", 0.0), ("backward", again)):
-            sent = values[f"cp_layer_{way}_time"] + repeated * values["cp_layer_forward_time"]
+        once, back = (
+            values[f"cp_exchange_{way}_time"] + values[f"cp_round_{way}_time"]
+            for way in ("forward", "backward")
+        )
+        for way, sent, repeated in (
+            ("forward", once, 0.0),
+            ("backward", back + again * once, again),
+        ):
             hidden = sent - values[f"exposed_cp_{way}_time"]
             other = values[f"attention_{way}_time"] + repeated * values["attention_forward_time"]
             assert np.all(hidden >= -1e-12 * sent), recompute
