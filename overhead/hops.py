@@ -269,7 +269,7 @@ def messages(
     return Traffic(count * size, senders * count * size, count * time, count * energy)
 
 
-# Typed hops as formulas: a path over links of two types, and the all_reduce round a ring of them.
+# Typed hops as formulas: a path over links of two types.
 #
 # Any number of link types, and any matrix of hops, take the functions above, which go through these
 # formulas for each type and each kind of link.
@@ -319,33 +319,8 @@ def path_energy(message_bytes, path_energy_per_bit):
     return message_bytes * (8.0 * path_energy_per_bit)
 
 
-# A ring in the order of the nodes: a link of it lies in a node, or crosses to the next one.
-
-
-def crossing_links(ranks: Array, gpus_per_node: Array) -> Array:
-    """Return the links of a ring that lead from one node to the next, nodes filled in order."""
-    return xp.where(ranks > gpus_per_node, xp.ceil(ranks / gpus_per_node), 0.0)
-
-
 PATH = {
     "latency": "path_latency",
     "serialization_time": "path_serialization_time",
     "energy_per_bit": "path_energy_per_bit",
 }
-NODE = {"intra_hops": "node_intra_hops", "inter_hops": "node_inter_hops"}
-
-
-@formula(source="patarasuk2009", assumes=("a step takes as long as its slowest link",))
-def ring_time(ranks, gpus_per_node, node_ring_time, crossing_ring_time):
-    """Ring all-reduce time over typed links."""
-    crossing = crossing_links(ranks, gpus_per_node)
-    inside = xp.where(ranks > crossing, node_ring_time, 0.0)
-    return xp.maximum(inside, xp.where(crossing > 0.0, crossing_ring_time, 0.0))
-
-
-@derived(assumes=("in each step every link of the ring carries a message",))
-def ring_energy(ranks, gpus_per_node, node_ring_energy, crossing_ring_energy):
-    """Ring all-reduce energy over typed links."""
-    crossing = crossing_links(ranks, gpus_per_node)
-    inside = xp.maximum(ranks - crossing, 0.0) / ranks * node_ring_energy
-    return inside + crossing / ranks * crossing_ring_energy

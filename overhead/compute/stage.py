@@ -96,22 +96,19 @@ for _name in ("forward", "backward"):
 OFFLOAD = cited("transformerengine", "transformer_engine/pytorch/cpu_offload.py")
 
 
-@formula(**OFFLOAD)
-def exposed_offload_forward_time(
-    offload_transfer_time, weight_transfer_time, middle_layers_forward_time
-):
-    """Exposed CPU offload per stage, forward."""
-    transfer = xp.maximum(offload_transfer_time, weight_transfer_time)
-    return xp.maximum(transfer - middle_layers_forward_time, 0.0)
+@formula(source="derivation")
+def forward_transfer_time(offload_transfer_time, weight_transfer_time):
+    """Host transfer time per forward pass of a micro-batch, busier direction."""
+    return xp.maximum(offload_transfer_time, weight_transfer_time)
 
 
-@formula(**OFFLOAD)
-def exposed_offload_backward_time(
-    offload_transfer_time, weight_transfer_time, gradient_transfer_time, middle_layers_backward_time
-):
-    """Exposed CPU offload per stage, backward."""
-    transfer = offload_transfer_time + weight_transfer_time + gradient_transfer_time
-    return xp.maximum(transfer - middle_layers_backward_time, 0.0)
+def _longer(transfer, time):
+    return xp.maximum(transfer - time, 0.0)
+
+
+for _name in ("forward", "backward"):
+    _exposed, _own = f"exposed_offload_{_name}_time", f"middle_layers_{_name}_time"
+    declare(_exposed, (f"{_name}_transfer_time", _own), _longer, **OFFLOAD)
 
 
 def _weights(dense, dense_time, experts, expert_time, whole, *gpu):
@@ -216,19 +213,20 @@ def embedding_gpu_time(
     return moved / (memory_efficiency * memory_bandwidth)
 
 
-_KINDS = ("forward", "input_gradient", "weight_gradient")
-_LOGITS = (*(f"logits_{kind}_time" for kind in _KINDS), "loss_time", "logits_recomputation_time")
-
-
 @formula(
     source="megatron",
-    where="megatron/core/transformer/multi_token_prediction.py, _concat_embeddings",
+    where="megatron/core/transformer/multi_token_prediction.py",
     assumes=(
+        "the MTP layer is one of the layers of its stage; communication is separate",
         "three norms, and the concatenation of hidden state and embedding, are read and written",
         "the backward moves twice as much",
     ),
 )
-def mtp_elementwise_time(
+def mtp_time(
+    mtp_depths,
+    mtp_projection_forward_time,
+    mtp_projection_input_gradient_time,
+    mtp_projection_weight_gradient_time,
     elementwise_factor,
     activation_bytes,
     rank_tokens,
@@ -236,30 +234,23 @@ def mtp_elementwise_time(
     sequence_shards,
     memory_efficiency,
     memory_bandwidth,
+    embedding_gpu_time,
+    logits_forward_time,
+    logits_input_gradient_time,
+    logits_weight_gradient_time,
+    loss_time,
+    logits_recomputation_time,
 ):
-    """MTP time of norms before and after the layer, and of concatenation."""
+    """MTP time on the GPU (projection, embedding, logits, loss)."""
+    projection = mtp_projection_forward_time + mtp_projection_input_gradient_time
+    projection = projection + mtp_projection_weight_gradient_time
     moved = 30.0 * activation_bytes * rank_tokens * hidden_size / sequence_shards
-    return elementwise_factor * moved / (memory_efficiency * memory_bandwidth)
-
-
-def _further(depths, *times):
-    return xp.asarray(depths * sum(times))
-
-
-declare(
-    "mtp_time",
-    (
-        "mtp_depths",
-        *(f"mtp_projection_{kind}_time" for kind in _KINDS),
-        "mtp_elementwise_time",
-        "embedding_gpu_time",
-        *_LOGITS,
-    ),
-    _further,
-    source="megatron",
-    where="megatron/core/transformer/multi_token_prediction.py",
-    assumes=("the MTP layer is one of the layers of its stage; communication is separate",),
-)
+    joining = elementwise_factor * moved / (memory_efficiency * memory_bandwidth)
+    until_head = projection + joining + embedding_gpu_time
+    whole = (
+        until_head + logits_forward_time + logits_input_gradient_time + logits_weight_gradient_time
+    )
+    return mtp_depths * (whole + loss_time + logits_recomputation_time)
 
 
 # The host: what is launched of one micro-batch.

@@ -101,42 +101,28 @@ def test_a_ring(network: Any, ranks: int, size: int, message: Fraction) -> None:
 @pytest.mark.parametrize("switching", SWITCHING)
 @given(
     known=st.tuples(*[st.floats(1e-7, 1e3)] * 6),
-    node=st.integers(1, 6),
-    ranks=st.integers(1, 20),
-    paths=st.tuples(*[st.tuples(counts, counts).filter(any)] * 2),
+    path=st.tuples(counts, counts).filter(any),
     size=st.floats(0, 1e6),
 )
 def test_the_formulas_are_the_general_forms(
-    switching: str, known: Any, node: int, ranks: int, paths: Any, size: float
+    switching: str, known: Any, path: Any, size: float
 ) -> None:
     names = [
         f"{level}_{figure}"
         for figure in ("latency", "bandwidth", "energy_per_bit")
         for level in ("intra", "inter")
     ]
-    hops = {
-        f"{end}_{level}_hops": float(count)
-        for end, path in zip(("node", "crossing"), paths, strict=True)
-        for level, count in zip(("intra", "inter"), path, strict=True)
-    }
     given_ones = {
         **dict(zip(names, known, strict=True)),
-        **hops,
-        "ranks": float(ranks),
-        "gpus_per_node": float(node),
+        "intra_hops": float(path[0]),
+        "inter_hops": float(path[1]),
         "message_bytes": size,
     }
     evaluation = Evaluation(given_ones, {"switching": switching})
     types = Links(("intra", "inter"), known[:2], known[2:4], known[4:])
-    ours = ring_all_reduce(size, ranks, LevelHops((node,), paths), types, switching)
-    assert float(evaluation["ring_time"]) == float(ours.time)
-    assert float(evaluation["ring_rank_bytes"]) == float(ours.rank_bytes)
-    assert float(evaluation["ring_energy"]) == pytest.approx(float(ours.energy), rel=EXACT)
-    values = {**given_ones, "intra_hops": float(paths[0][0]), "inter_hops": float(paths[0][1])}
-    evaluation = Evaluation(values, {"switching": switching})
-    time = message_time(size, paths[0], types.latency, types.bandwidth, switching)
+    time = message_time(size, path, types.latency, types.bandwidth, switching)
     assert float(evaluation["path_time"]) == float(time)
-    energy = message_energy(size, paths[0], types.energy_per_bit)
+    energy = message_energy(size, path, types.energy_per_bit)
     assert float(evaluation["path_energy"]) == float(energy)
 
 
