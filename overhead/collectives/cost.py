@@ -20,7 +20,7 @@ LEVELS = ("intra", "inter", "pod")
 STEP_PRICES = (
     ("intra_step_latency", "intra_step_serialization_time", "intra_step_ramp_time"),
     ("inter_step_latency", "inter_step_serialization_time", "inter_step_ramp_time"),
-    ("pod_step_latency", "pod_step_serialization_time", "pod_step_ramp_time"),
+    ("pod_step_latency", "pod_step_serialization_time", "inter_step_ramp_time"),
 )
 
 

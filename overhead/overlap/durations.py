@@ -280,6 +280,15 @@ def bandwidth_to_peers(port_bandwidth, ranks, link_bandwidth):
     return xp.minimum(port_bandwidth, xp.maximum(ranks - 1.0, 1.0) * link_bandwidth)
 
 
+# Parts of a product, each reduced and scattered behind the next one's product.
+
+
+@formula(source=mechanisms.ENGINE, where="the last part has multiprocessors of its own")
+def split_communication_time(splits, split_time, last_split_time):
+    """Time of the parts' communication, the last one's at a rate of its own."""
+    return (splits - 1.0) * split_time + last_split_time
+
+
 # How long a product runs beside a collective.
 
 

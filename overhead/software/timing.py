@@ -67,7 +67,10 @@ def ll_time(
     return _on(np.add, moved, launch_part_time + ll_fixed_time)
 
 
-SIMPLE = "message_bytes*simple_slope + sqrt(message_bytes*ramp_square) + simple_start_time"
+SIMPLE = (
+    "message_bytes*(simple_byte_time + copy_byte_time) + sqrt(message_bytes*ramp_square)"
+    " + launch_part_time + simple_fixed_time"
+)
 
 
 @priced(expression=SIMPLE, when=ANY)
@@ -75,16 +78,19 @@ SIMPLE = "message_bytes*simple_slope + sqrt(message_bytes*ramp_square) + simple_
 @priced(name="whole_time", returns="time", expression=SIMPLE, when={**WITHOUT_FLOOR, **SIMPLY})
 def simple_time(
     message_bytes: Array,
-    simple_slope: Array,
+    simple_byte_time: Array,
+    copy_byte_time: Array,
     ramp_square: Array,
-    simple_start_time: Array,
+    launch_part_time: Array,
+    simple_fixed_time: Array,
     *,
     out: Array | None = None,
 ) -> Array:
     """Time with protocol Simple."""
     root = xp.sqrt(message_bytes)
-    rate = _on(np.add, _scaled(root, simple_slope, out), xp.sqrt(ramp_square))
-    return _on(np.add, _on(np.multiply, rate, root), simple_start_time)
+    byte_time = simple_byte_time + copy_byte_time
+    rate = _on(np.add, _scaled(root, byte_time, out), xp.sqrt(ramp_square))
+    return _on(np.add, _on(np.multiply, rate, root), launch_part_time + simple_fixed_time)
 
 
 def _scaled(values: Array, slope: Array, out: Array | None) -> Array:
