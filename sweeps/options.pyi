@@ -257,11 +257,7 @@ class Operation(CommonOperation, total=False):
     outer_byte_time: Values
     ramp_square: Values
     host_floor_time: Values
-    ll_start_time: Values
-    ll_slope: Values
     ll_time: Values
-    simple_start_time: Values
-    simple_slope: Values
     simple_time: Values
     device_time: Values
     floor_time: Values
@@ -632,7 +628,6 @@ class Step(CommonStep, total=False):
     local_experts: Values
     expert_tokens: Values
     attention_tile: Values
-    causal_tiled_span: Values
     attended_span: Values
     indexed_forward_flops: Values
     attention_length: Values
@@ -692,7 +687,6 @@ class Step(CommonStep, total=False):
     dense_layer_forward_time: Values
     dense_layer_backward_time: Values
     dense_layer_time: Values
-    dense_layer_host_time: Values
     dense_layer_forward_host_time: Values
     dense_layer_backward_host_time: Values
     dense_exposed_tp_forward_time: Values
@@ -716,7 +710,6 @@ class Step(CommonStep, total=False):
     moe_layer_forward_time: Values
     moe_layer_backward_time: Values
     moe_layer_time: Values
-    moe_layer_host_time: Values
     moe_layer_forward_host_time: Values
     moe_layer_backward_host_time: Values
     moe_exposed_tp_forward_time: Values
@@ -756,9 +749,7 @@ class Step(CommonStep, total=False):
     embedding_gpu_time: Values
     embedding_time: Values
     loss_time: Values
-    mtp_elementwise_time: Values
     mtp_time: Values
-    output_gpu_time: Values
     output_time: Values
     middle_stage: Values
     first_mlp_layers: Values
@@ -783,12 +774,10 @@ class Step(CommonStep, total=False):
     backward_transfer_time: Values
     exposed_offload_forward_time: Values
     exposed_offload_backward_time: Values
-    middle_forward_time: Values
     middle_backward_time: Values
     merged_token_fraction: Values
     merged_bytes: Values
     merge_forward_time: Values
-    merge_time: Values
     layer_attention_recompute_time: Values
     early_stop: Values
     stops_early: Values
@@ -1009,14 +998,6 @@ class Step(CommonStep, total=False):
     path_latency: Values
     path_serialization_time: Values
     path_energy_per_bit: Values
-    node_intra_hops: Values
-    node_inter_hops: Values
-    crossing_intra_hops: Values
-    crossing_inter_hops: Values
-    node_ring_time: Values
-    node_ring_energy: Values
-    crossing_ring_time: Values
-    crossing_ring_energy: Values
     grouped_query_fraction: Values
     latent_attention_fraction: Values
     pooled_fraction: Values
@@ -1090,11 +1071,7 @@ class Step(CommonStep, total=False):
     outer_byte_time: Values
     ramp_square: Values
     host_floor_time: Values
-    ll_start_time: Values
-    ll_slope: Values
     ll_time: Values
-    simple_start_time: Values
-    simple_slope: Values
     simple_time: Values
     device_time: Values
     floor_time: Values
@@ -1273,7 +1250,6 @@ class Step(CommonStep, total=False):
     loss_time_memory: Values
     backward_start_memory: Values
     backward_end_memory: Values
-    update_time_memory: Values
     first_stage_allocated_memory: Values
     second_stage_allocated_memory: Values
     expert_stage_allocated_memory: Values
@@ -1501,7 +1477,6 @@ class Step(CommonStep, total=False):
     bucket_capacity: Values
     first_bucket_capacity: Values
     reduced_elements: Values
-    bucket_elements: Values
     backward_fraction: Values
     overlap_window: Values
     prefetched_layers: Values
@@ -1526,7 +1501,6 @@ class Step(CommonStep, total=False):
     waves: Values
     tile_time: Values
     launch_time: Values
-    moved_bytes: Values
     matmul_chunks: Values
     unsplit_matmul_time: Values
     chunk_matmul_time: Values
@@ -1686,7 +1660,6 @@ class Step(CommonStep, total=False):
     software_kind: Values
     dp_backward_time: Values
     reduced_bucket_bytes: Values
-    dp_bucket_elements: Values
     dp_buckets: Values
     sharded_overlap: Values
     communication_streams: Values
@@ -1698,12 +1671,10 @@ class Step(CommonStep, total=False):
     moe_tp_waited_time: Values
     moe_layer_computing_time: Values
     paired_ep_forward_time: Values
-    paired_ep_backward_time: Values
     unpaired_fraction: Values
     exposed_round_forward_time: Values
     exposed_round_backward_time: Values
     pair_overlapped_fraction: Values
-    paired_exchange_time: Values
     paired_computing_time: Values
     expert_chunks: Values
     ep_comm_sms: Values
@@ -1776,8 +1747,6 @@ class Step(CommonStep, total=False):
     gpu_hours: Values
     mtp_projection_weights: Values
     mtp_weight_flops_per_token: Values
-    mtp_flops_per_token: Values
-    causal_mtp_flops_per_token: Values
     dp_non_layer_gather_bytes: Values
     dp_non_layer_gather_time: Values
     dp_non_layer_scatter_bytes: Values
