@@ -63,24 +63,6 @@ def mlp_fraction(bare_layers, dense_mlp_layers):
     return xp.maximum(1.0 - bare_layers / xp.maximum(dense_mlp_layers, 1.0), 0.0)
 
 
-def _layer(attention, mlp, norms, mlp_norm):
-    return attention + mlp + norms + mlp_norm
-
-
-for _name, _mlp, _norm, _words in (
-    ("dense_layer", "mlp", "mlp_norm", "Parameters per dense layer"),
-    ("moe_layer", "moe", "norm", "Parameters per MoE layer"),
-):
-    declare(
-        f"{_name}_parameters",
-        ("mixer_parameters", f"{_mlp}_parameters", "mixer_norm_parameters", f"{_norm}_parameters"),
-        _layer,
-        _words,
-        source=VASWANI,
-        where="section 3.1",
-    )
-
-
 @formula(source=VASWANI, where="section 3.4", assumes=("one norm after the last layer",))
 def non_layer_parameters(
     embedding_parameters,

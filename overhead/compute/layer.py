@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from overhead.arrays import xp
 from overhead.compute import quantities
-from overhead.formula import Further, cited, declare, formula
+from overhead.formula import Further, cited, declare, derived, formula
 from overhead.quantity import Array
 from overhead.shipped import usual_table
 
@@ -305,7 +305,7 @@ def merge_forward_time(elementwise_factor, merged_bytes, memory_efficiency, memo
     return elementwise_factor * merged_bytes / (memory_efficiency * memory_bandwidth)
 
 
-@formula(assumes=("the backward pass merges twice as much",), **KERNELS)
+@derived(assumes=("the backward pass merges twice as much",))
 def context_attention_time(attention_time, merge_forward_time, layer_exposed_cp_time):
     """Attention time per layer with exposed CP communication, forward and backward."""
     return attention_time + 3.0 * merge_forward_time + layer_exposed_cp_time

@@ -319,13 +319,6 @@ declare_product("mtp_projection", "rank_tokens", "mtp_width", "mtp_depth")
 LORA = cited("hu2021", "section 4.1", when={"tuning": "lora"})
 
 
-def _adapters(rank, tokens, width, layers, *machine):
-    floor, efficiency, best, element, share, bandwidth = machine
-    each = 2.0 * rank * tokens * width / (efficiency * best)
-    moved = 3.5 * element * tokens * width / (share * bandwidth)
-    return xp.where(rank * width > 0.0, 2.0 * layers * floor + each + moved, 0.0)
-
-
 for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_width")):
 
     @formula(
@@ -355,6 +348,10 @@ for _class, _width in (("dense", "mlp_adapter_width"), ("moe", "shared_adapter_w
     )
     def _layer_adapters(rank: Array, tokens: Array, attention: Array, *rest: Array) -> Array:
         """LoRA adapter GEMM time per layer, forward or per gradient kind."""
-        mlp, tp, adapts_attention, adapts_mlp, *machine = rest
-        layers = 2.0 * (adapts_attention + adapts_mlp)
-        return _adapters(rank, tokens, (attention + mlp) / tp, layers, *machine)
+        mlp, tp, adapts_attention, adapts_mlp, floor, efficiency, best, *moving = rest
+        element, share, bandwidth = moving
+        width = (attention + mlp) / tp
+        launched = 4.0 * (adapts_attention + adapts_mlp) * floor
+        each = 2.0 * rank * tokens * width / (efficiency * best)
+        moved = 3.5 * element * tokens * width / (share * bandwidth)
+        return xp.where(rank * width > 0.0, launched + each + moved, 0.0)

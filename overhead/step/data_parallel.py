@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from overhead.arrays import xp
-from overhead.formula import cited, declare, formula
+from overhead.formula import cited, declare, derived, formula
 from overhead.labels import PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
 from overhead.overlap.bulk import megatron_bucket_elements
@@ -31,33 +31,28 @@ UNPAIRED = "a pair's time is a forward's by itself, and the backward's the rest"
 LONGEST = "every micro-batch has a part of the uneven-stage time, its backward part overlaps"
 
 
-def _beside(backward, forward, num_micro_batches, busy):
-    """Return the mean of backwards, some of which run beside forwards."""
-    return xp.maximum(backward + (busy / num_micro_batches - (forward + backward)), 0.0)
+@derived(assumes=(LONGEST,))
+def dp_backward_time(stage_backward_time, num_micro_batches, pp, uneven_time):
+    """Backward part of the pipeline time."""
+    waiting = xp.where(pp > 1.0, uneven_time, 0.0) / num_micro_batches
+    return xp.maximum(stage_backward_time + waiting, 0.0)
 
 
-def _waiting(backward, num_micro_batches, pp, uneven):
-    """Return a backward with its part of what stages wait for uneven ends."""
-    return xp.maximum(backward + xp.where(pp > 1.0, uneven, 0.0) / num_micro_batches, 0.0)
-
-
-def _beside_and_waiting(backward, num_micro_batches, pp, uneven, forward, busy):
-    paired = _beside(backward, forward, num_micro_batches, busy)
-    return _waiting(paired, num_micro_batches, pp, uneven)
-
-
-_uneven = ("stage_backward_time", "num_micro_batches", "pp", "uneven_time")
-declare("dp_backward_time", _uneven, _waiting, name="dp_backward_time", assumes=(LONGEST,))
-declare(
-    "dp_backward_time",
-    (*_uneven, "stage_forward_time", "busy_time"),
-    _beside_and_waiting,
+@formula(
+    returns="dp_backward_time",
     source="deepseekv3",
     where="section 3.2.1, figure 5",
     assumes=(UNPAIRED, LONGEST),
     when={"schedule": "|".join(PAIRED)},
-    name="paired_dp_backward_time",
 )
+def paired_dp_backward_time(
+    stage_backward_time, num_micro_batches, pp, uneven_time, stage_forward_time, busy_time
+):
+    """Backward part of the pipeline time."""
+    alone = stage_forward_time + stage_backward_time
+    mean = xp.maximum(stage_backward_time + (busy_time / num_micro_batches - alone), 0.0)
+    waiting = xp.where(pp > 1.0, uneven_time, 0.0) / num_micro_batches
+    return xp.maximum(mean + waiting, 0.0)
 
 
 # Of an interleaved pipeline a chunk's gradients are complete, and reduced at once, after as many

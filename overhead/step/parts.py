@@ -6,7 +6,7 @@ from overhead.arrays import xp
 from overhead.compute.layer import with_host
 from overhead.compute.own_layers import PARTS as MIXED
 from overhead.compute.own_layers import declare_own
-from overhead.formula import cited, declare, formula
+from overhead.formula import cited, declare, derived, formula
 from overhead.labels import LABELS, PAIRED
 from overhead.model.order import of_stage
 from overhead.quantity import Array
@@ -207,21 +207,18 @@ for _way, _first, _last, _repeats in (
     )
 
 
-def _passes(num_micro_batches, forward, backward):
-    return num_micro_batches * (forward + backward)
-
-
-declare(
-    "exposed_offload_time",
-    ("num_micro_batches", "exposed_offload_forward_time", "exposed_offload_backward_time"),
-    _passes,
-)
+@derived()
+def exposed_offload_time(
+    num_micro_batches, exposed_offload_forward_time, exposed_offload_backward_time
+):
+    """Step time: exposed CPU offload."""
+    return num_micro_batches * (exposed_offload_forward_time + exposed_offload_backward_time)
 
 
 # What the host's launches add to the GPU's time, and whether the host rules.
 
 
-@formula(source="derivation")
+@derived()
 def host_part_time(
     num_micro_batches,
     has_backward,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from overhead.arrays import xp
 from overhead.formula import cited, formula
 
-MASKED = "masked positions count as computed"
 AGAIN = cited("korthikanti2022", "section 5 and appendix A")
 
 
