@@ -94,7 +94,7 @@ def default_library() -> dict[str, float]:
         for name, figure in table.items()
     }
     host = _number(machine["scale_up"]["gpus_per_node"]["value"])
-    return values | {"pair_bandwidth": math.inf, "gpus_per_host": host, "collective_host_time": 0.0}
+    return values | {"pair_bandwidth_share": math.inf, "gpus_per_host": host, "collective_host_time": 0.0}
 
 
 @cache
@@ -492,6 +492,8 @@ def collective(
             message = f"{kind}: {network.kind} has no {algorithm} algorithm of it"
         raise ValueError(message)
     constants = default_library() if library != NO_LIBRARY else {}
+    if "bandwidth" in network.values:
+        constants = constants | {"pair_bandwidth": math.inf}  # Of a link that is given there's one
     given = {**constants, **network.values, "message_bytes": message_bytes, "hops": hops}
     known = LABELS["latency_per"].values
     if latency_per not in known:

@@ -214,7 +214,7 @@ class Operation(CommonOperation, total=False):
     ramp_time: Values
     local_copy_bandwidth: Values
     all_reduce_copy_ratio: Values
-    pair_bandwidth: Values
+    pair_bandwidth_share: Values
     nvls_time: Values
     nvls_hosts_time: Values
     nvls_efficiency: Values
@@ -243,6 +243,7 @@ class Operation(CommonOperation, total=False):
     collective_host_time: Values
     port_rate: Values
     node_nic_bandwidth: Values
+    pair_bandwidth: Values
     total_nodes: Values
     ring_passes: Values
     inner_efficiency: Values
@@ -1028,7 +1029,7 @@ class Step(CommonStep, total=False):
     ramp_time: Values
     local_copy_bandwidth: Values
     all_reduce_copy_ratio: Values
-    pair_bandwidth: Values
+    pair_bandwidth_share: Values
     nvls_time: Values
     nvls_hosts_time: Values
     nvls_efficiency: Values
@@ -1057,6 +1058,7 @@ class Step(CommonStep, total=False):
     collective_host_time: Values
     port_rate: Values
     node_nic_bandwidth: Values
+    pair_bandwidth: Values
     total_nodes: Values
     ring_passes: Values
     inner_efficiency: Values

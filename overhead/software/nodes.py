@@ -45,6 +45,15 @@ def node_nic_bandwidth(
     return node_ranks / ranks_sharing_nic * slower
 
 
+@priced(
+    returns="pair_bandwidth",
+    assumes=("links of a GPU are as fast as one another: more bandwidth is that of each",),
+)
+def pair_bandwidth(intra_bandwidth, pair_bandwidth_share):
+    """Bandwidth between two GPUs of a node, a share of what all links of a GPU have."""
+    return intra_bandwidth * pair_bandwidth_share
+
+
 @priced(returns="port_rate", when=NODES)
 def node_port_rate(node_ranks, intra_bandwidth, pair_bandwidth):
     """Intra-node port bandwidth per rank, limited by its peers in the node."""

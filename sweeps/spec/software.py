@@ -259,9 +259,12 @@ def _wiring(machine: Machine) -> dict[str, Origin]:
     figures = machine.figures
     link = figures.get("intra_link_bandwidth")
     joined = machine.scale_up_kind == "fully_connected" and link is not None
-    pair = link.origin if joined and link else Origin(math.inf, SPECIFICATION, "a switch")
+    pair = Origin(math.inf, SPECIFICATION, "a switch")
+    if joined and link:
+        whole = figures["intra_bandwidth"].value
+        pair = link.origin.derived(link.value / whole, "; of all links of a GPU")
     host = figures.get("gpus_per_host", figures["gpus_per_node"])
-    return {"pair_bandwidth": pair, "gpus_per_host": host.origin}
+    return {"pair_bandwidth_share": pair, "gpus_per_host": host.origin}
 
 
 def own_library(machine: Machine) -> Origin:

@@ -165,3 +165,16 @@ def test_shared_and_oversubscribed_cards_take_their_time(cli: Runner) -> None:
         for by, time in zip((2, 4, 8), times[1:], strict=True):
             assert cards * by < time < 1.1 * cards * by
         assert times == sorted(times)
+
+
+def test_faster_links_of_a_machine_without_a_switch_are_those_of_its_pairs(cli: Runner) -> None:
+    """Of 4 GiB, half the time; of two GPUs, the link that is stated rules."""
+    asked = "--collective all-to-all --message-size 4GiB --hardware mi300x"
+    shipped, twice = (
+        seconds(cli, f"{asked} --gpus 8 --intra-bandwidth {rate}")
+        for rate in ("448GB/s", "896GB/s")
+    )
+    assert seconds(cli, f"{asked} --gpus 8") == shipped
+    assert 0.5 < twice / shipped < 0.55
+    pairs = [seconds(cli, f"{asked} --gpus 2 {more}") for more in ("", "--pair-bandwidth 64GB/s")]
+    assert pairs[0] == pairs[1]

@@ -36,7 +36,7 @@ WORSE = (
     "pod_oversubscription",
     "simple_fabric_factor",
 )
-BETTER = ("intra_bandwidth", "inter_bandwidth", "pod_bandwidth", "pair_bandwidth", *SHARES)
+BETTER = ("intra_bandwidth", "inter_bandwidth", "pod_bandwidth", "pair_bandwidth_share", *SHARES)
 STEPWISE = [
     algorithm
     for algorithm in ALGORITHMS.values()
@@ -64,7 +64,7 @@ def test_a_slower_link_makes_no_ring_faster() -> None:
 def test_the_number_of_chunks_is_best_with_its_ramp() -> None:
     """A chain of 4 ranks in a node, of 1 MiB: two steps more than chunks, by hand."""
     library = default_library() | {"step_latency": 5.0 * US, "ramp_time": 30.0 * US}
-    links = {"bandwidth": 100.0 * GB, "latency": 1.0 * US}
+    links = {"bandwidth": 100.0 * GB, "latency": 1.0 * US, "pair_bandwidth": np.inf}
     message, share = 2.0**20, library["channel_efficiency"]
     wire = message / (100.0 * GB * share)
 
@@ -99,7 +99,7 @@ def drawn(rng: np.random.Generator, algorithm: Algorithm, pods: bool) -> dict[st
     for name in (*LINKS, *LIBRARY):
         found[name] = around(found[name])
     found |= {name: rng.uniform(0.3, 1.0, POINTS) for name in SHARES}
-    found["pair_bandwidth"] = found["intra_bandwidth"] * rng.choice([0.1, 0.4, np.inf], POINTS)
+    found["pair_bandwidth_share"] = rng.choice([0.1, 0.4, np.inf], POINTS)
     found["message_bytes"] = np.exp(rng.uniform(np.log(1e2), np.log(1e11), POINTS))
     found |= {"oversubscription": rng.uniform(1.0, 4.0, POINTS), "hops": 1.0, "nodes_per_leaf": 1.0}
     if algorithm.topology == "hierarchical":
