@@ -27,7 +27,15 @@ def test_tokens_are_counted_as_people_do(name: str, text: object, meant: object)
 
 @pytest.mark.parametrize(
     ("text", "counts"),
-    [("4M", True), ("512", False), ("4e6", False), (["1k"], True), ("4 MB", False), (4.0, False)],
+    [
+        ("4M", True),
+        ("4Mi", True),
+        ("512", False),
+        ("4e6", False),
+        (["1k"], True),
+        ("4 MB", False),
+        (4.0, False),
+    ],
 )
 def test_what_counts_tokens(text: object, counts: bool) -> None:
     assert counts_tokens(text) == counts

@@ -297,6 +297,9 @@ def in_tokens(options: dict[str, Any], batch: str) -> tuple[str, ...]:
             value, wrong = options["tokens_per_step"], f"stands beside {batch} in tokens"
             refuse(flag_of("tokens_per_step"), value, wrong, "one of the two")
         options["tokens_per_step"] = options.pop("global_batch_size")
+        context = click.get_current_context(silent=True)
+        if context is not None:
+            context.meta.setdefault(TYPED, {})["tokens_per_step"] = batch
         lines = _readings(batch, "tokens_per_step", options["tokens_per_step"], " per step")
     elif options.get("tokens_per_step") is not None:
         if options.get("global_batch_size") is not None:

@@ -251,6 +251,7 @@ def read_number(flag: str, text: str | None, faults: list[str], unit: str) -> fl
     if text is None:
         return None
     plain = text.strip().removesuffix(unit).strip()
+    plain = plain.removeprefix("$") if unit == "USD" else plain
     scale = SCALES.get(plain[-1:].lower(), 1.0)
     try:
         value = float(plain[:-1] if scale > 1.0 else plain) * scale

@@ -106,6 +106,7 @@ _PIECE = re.compile(r"(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?|[^\W
 _EXPONENT = re.compile(r"(?<![^\W\d])(\d[\d_.]*|\.\d+)[eE][+-]?\d+")
 _ARITHMETIC = re.compile(r"[*()^]|/\s*\d|\d\s*[+-]\s*\d")
 _LONGEST, _LARGEST_EXPONENT = 120, 400
+_LARGE_SUM = re.compile(r"(?P<count>\$?\s*[\d_.]+)\s*(?P<step>[kKMB])\s*(?P<unit>USD|\$|)")
 
 
 def _symbols() -> dict[str, _Unit]:
@@ -151,10 +152,11 @@ class _Asked:
             kinds = (about.words for known, about in _CANONICAL.items() if _is_kind(powers, known))
             kind = next(kinds, "another kind of quantity")
             name = self.field.lstrip("-").replace("-", "_")
-            if any(name in names_of(unit) for unit in _BY_1024):
-                plain = str(self.given).rstrip("Bb").strip()
-                written = f"{plain} or {spelled_out('sequence_length', plain)}"
-                refuse(self.field, self.given, "is not a number of tokens", f"write {written}")
+            if any(name in names_of(unit) for unit in (*_BY_1024, "global_batch_size")):
+                plain = str(self.given).rstrip("Bb").rstrip("i").strip()
+                count = float(spelled_out("tokens_per_step", plain))
+                said = f"write {plain} for {count:,.0f} tokens"
+                refuse(self.field, self.given, "is not a number of tokens", said)
             self.refuse(f"is {kind}, not {_about(self.units).words}")
 
     def bare(self, value: float) -> float:
@@ -202,8 +204,8 @@ def has_unit(text: object) -> bool:
     return match is None or match.end() < len(text.strip())
 
 
-# Tokens as people count them: of a sequence and of a batch by 1024 (8k is 8,192), of a training,
-# as parameters, by 1000.
+# Tokens as people count them: of a sequence and of a batch by 1024 (8k is 8,192, as is 8Ki), of a
+# training, as parameters, by 1000.
 _COUNTS = {
     "sequence_length": 1024,
     "tokens_per_step": 1024,
@@ -212,7 +214,7 @@ _COUNTS = {
 }
 _BY_1024 = ("sequence_length", "tokens_per_step")
 _STEPS = {"k": 1, "K": 1, "M": 2, "B": 3, "G": 3, "T": 4}
-_COUNT = re.compile(r"(?P<count>\d[\d_]*(?:\.\d*)?)\s*(?P<step>[kKMBGT])(?=\s*(?:[,:]|$))")
+_COUNT = re.compile(r"(?P<count>\d[\d_]*(?:\.\d*)?)\s*(?P<step>[kKMBGT])(?P<i>i?)(?=\s*(?:[,:]|$))")
 
 
 def counts_tokens(value: object) -> bool:
@@ -228,10 +230,12 @@ def spelled_out(name: str, value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [spelled_out(name, item) for item in value]
-    size = _COUNTS[name]
-    return _COUNT.sub(
-        lambda match: f"{float(match['count']) * size ** _STEPS[match['step']]:.17g}", value
-    )
+
+    def number(match: re.Match[str]) -> str:
+        size = 1024 if match["i"] else _COUNTS[name]
+        return f"{float(match['count']) * size ** _STEPS[match['step']]:.17g}"
+
+    return _COUNT.sub(number, value)
 
 
 def example(units: str) -> str:
@@ -242,6 +246,8 @@ def example(units: str) -> str:
 def _from_text(text: str, asked: _Asked) -> float:
     if not text or len(text) > _LONGEST:
         asked.refuse("is empty" if not text else "is too long")
+    if asked.units == "USD" and (money := _LARGE_SUM.fullmatch(text)):
+        text = f"{money['count']}e{3 * _STEPS[money['step']]} {money['unit']}".strip()
     priced = text.startswith("$")
     plain = text[1:].lstrip() if priced else text
     match = _NOT_FINITE.match(plain) or _NUMBER.match(plain)
