@@ -50,9 +50,11 @@ _FACTS = (
     "mfu",
     "busbw",
     "lower_bound_ratio",
-    "cost_per_trillion_tokens",
+    "cost_per_trillion_useful_tokens",
     "chosen_algorithm",
 )
+# What is told with a band: days of a training with that of its steps.
+_BANDS = display.BANDS | dict.fromkeys(("training_days", "run_days"), display.BANDS["step_time"])
 _GROUPS = {
     "memory": "Memory, by part",
     "step_parts": "Time of a step, by part",
@@ -137,9 +139,7 @@ def page_of(
             "constants": list(_constants(view)),
             "most": _most(view, packed.names),
             "simple": {"tie": tie(), "kinds": kinds} if kinds else {},
-            "bands": {
-                name: ends for name, ends in display.BANDS.items() if {*ends} <= {*packed.names}
-            },
+            "bands": {name: ends for name, ends in _BANDS.items() if {*ends} <= {*packed.names}},
             "figures": asked,
             "groups": list(packed.groups.values()),
             "arrays": packed.arrays,

@@ -191,7 +191,7 @@ function answer(page, chosen, result) {
     `MTBF ${shown(page, "mean_time_between_failures", result.would("mean_time_between_failures"))}, `,
     `goodput ${shown(page, "goodput", result.would("goodput"))}.`)];
   for (const [name, words] of [["step_energy", "energy per step"],
-    ["cost_per_trillion_tokens", "a trillion tokens cost"], ["training_days", "the training takes"],
+    ["cost_per_trillion_useful_tokens", "a trillion tokens with failures and spares cost"], ["training_days", "the training takes"],
     ["run_days", "with failures"], ["run_cost", "and costs"]]) {
     const value = result.would(name);
     if (!Number.isNaN(value)) more.push(`${words} ${shown(page, name, value)}`);
