@@ -296,7 +296,7 @@ def _question(
     model = asked.first.labels.get("model", "the model")
     budget = f", for up to {money(wish.budget)}" if wish.budget < inf else ""
     length = asked.first.constants["sequence_length"]
-    size = f"{batch:g} sequences of {length:g} tokens per step ({asked.tokens(batch)} tokens)"
+    size = f"{batch:,.0f} sequences of {length:,.0f} tokens per step ({asked.tokens(batch)} tokens)"
     question = f"{model}, {wish.tokens / 1e12:.4g} T tokens, at most {wish.days:g} days{budget}"
     yield from wrapped(f"{question}; {size}", "  ")
     if len(asked.sequences) > 1 and any(_makes(offer, wish) for offer in made):
@@ -348,7 +348,7 @@ COLUMNS = (
     ("cost_per_trillion_useful_tokens", "USD per T tokens", 1.0),
     ("goodput", "goodput (%)", 100.0),
     ("run_energy", "energy (MWh)", 1.0 / 3.6e9),
-    ("spare_nodes", "spare nodes", 1.0),
+    ("provisioned_gpus", "spare GPUs", 1.0),
     ("mfu", "MFU (%)", 100.0),
 )
 
@@ -401,7 +401,10 @@ def _table(heads_of_keys: Sequence[str], chosen: Sequence[Row]) -> list[list[str
     heads = [head for _, head, _ in columns]
     rows = [[*heads_of_keys, "", "GPUs", heads[0], "band", *heads[1:], ""]]
     for (keys, trial, why), detail in zip(chosen, details, strict=True):
-        texts = [grouped(detail[name] * scale) for name, _, scale in columns]
+        told = {name: detail[name] for name, _, _ in columns}
+        # Of what is paid for, those that wait: on every machine in its GPUs, whatever a node is.
+        told["provisioned_gpus"] -= trial.gpus
+        texts = [grouped(told[name] * scale) for name, _, scale in columns]
         band = band_of("step_time", detail.values.get)
         notes = [text for text in (why, detail.fit) if text not in ("", FITS)]
         rows.append([*keys, f"{trial.gpus:,}", texts[0], band, *texts[1:], "; ".join(notes)])

@@ -12,7 +12,7 @@ import numpy as np
 from overhead.evaluation import derive
 from overhead.memory.stage import PEAK_PARTS
 from overhead.step.parts import PARTS
-from sweeps.bands import SAME, brief, limit_words, meets, money, three, tie
+from sweeps.bands import SAME, limit_words, meets, money, three, tie
 from sweeps.display import BANDS
 from sweeps.errors import InputError, refuse
 from sweeps.search.answer import BETTER, RUN
@@ -84,8 +84,8 @@ class Tried:
         if self.detail is None:
             return "no plan can run"
         if not self.in_time(wish):
-            late = brief(86400.0 * (self.days - wish.days), "s")
-            return f"{three(self.days)} days, {self.verdict(wish)} by {late}"
+            late = three(self.days - wish.days)
+            return f"{three(self.days)} days, {self.verdict(wish)} by {late} days"
         if self.cost > wish.budget:
             return f"{money(self.cost)}, {money(self.cost - wish.budget)} over the budget"
         return ""

@@ -530,3 +530,14 @@ def test_numbers_between_are_tried_once_each_and_end() -> None:
     assert fewest.gpus == 64
     assert len(asked) == len({*asked})
     assert {*asked} <= {*nodes.between(64, 2048)}
+
+
+def test_what_a_run_costs_is_that_of_its_gpus_and_spares(cli: Runner) -> None:
+    """By hand, from the row alone; a node of 72 GPUs is no unit of what fails."""
+    machines = "--hardware dgx-h100,gb200-nvl72 --price dgx-h100=2.5,gb200-nvl72=10.5"
+    out = cli(f"buy --model llama3-8b --tokens 1T --days 30 -b 4M -s 8k {machines}").out
+    for machine, price in (("dgx-h100", 2.5), ("gb200-nvl72", 10.5)):
+        cells = next(line for line in out.splitlines() if line.startswith(f"  {machine} ")).split()
+        gpus, days, million, spares = (float(cells[at]) for at in (1, 2, 5, 9))
+        assert spares % 8.0 == 0.0
+        assert 1e6 * million == pytest.approx((gpus + spares) * days * 24.0 * price, rel=0.01)
