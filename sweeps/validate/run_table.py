@@ -122,7 +122,8 @@ LABELS = (
 )
 # A cell that isn't a number but says something all the same.
 WORDS = {"kv_heads": ("MLA",)}
-NEEDED = ("model", "gpu_type")
+# Columns that a table of runs has to have, any of each.
+NEEDED = (("model",), ("gpu_type", "hardware"))
 MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib", "value")
 # What is predicted can't be given; the columns for it say their unit.
 RESULTS = ("time", "step_time", "memory", "peak_memory", "allocated_memory", "reserved_memory")
@@ -310,9 +311,10 @@ def _check_heading(where: str, header: Sequence[str], faults: Faults) -> None:
     for name in header:
         if name not in known:
             faults.add(where, name, "no such column", nearest(name, known))
-    for name in NEEDED:
-        if name not in header:
-            faults.add(where, name, "is missing", f"a column '{name}' in every table of runs")
+    for names in NEEDED:
+        if not set(names) & set(header):
+            columns = " or ".join(f"'{name}'" for name in names)
+            faults.add(where, names[0], "is missing", f"a column {columns} in every table of runs")
     if not faults.faults and not set(MEASURED) & set(header):
         columns = ", ".join(header[:MOST_FAULTS])
         faults.add(where, columns, "nothing that was measured", f"one of {', '.join(MEASURED)}")

@@ -326,3 +326,20 @@ def test_sources_outside_the_fit_come_first_and_by_themselves(cli: Runner) -> No
     assert not fitted & {run.source for run in rows}
     alone = cli("validate outside-fit --source mcore_moe_recipes --strict", fine=False)
     assert alone.code == 0
+
+
+def test_own_runs_may_name_a_machine_in_place_of_its_gpu(cli: Runner, tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    heads = "model,{},gpus,tp,global_batch_size,seq_len,step_time_s\n"
+    table.write_text(heads.format("hardware") + "llama3-8b,dgx-h100,64,2,256,8192,3.5\n")
+    assert cli(f"validate {table}").out.startswith("Step time: 1 run")
+    table.write_text(heads.format("notes") + "llama3-8b,,64,2,256,8192,3.5\n")
+    error = cli(f"validate {table}", fine=False).err
+    assert "a column 'gpu_type' or 'hardware' in every table of runs" in error
+
+
+@pytest.mark.parametrize("kind", ["all", "step-time"])
+def test_of_plans_alone_no_kind_is_advised(cli: Runner, kind: str) -> None:
+    error = cli(f"validate plans --kind {kind}", fine=False).err
+    assert "plans, which are no measurements" in error
+    assert "--kind" not in error
