@@ -43,6 +43,7 @@ LINES = (
     "collective --op all --topology all --N 8 --M 64MiB",
     "collective --N 1e12 --M 1",
     "collective --N 16,64 --M 0,1MiB",
+    "plan --model llama3-8b --gpus 64 --batch-size 64 --seq-len 1M",
     f"analysis {TRAINING} --gpus 64",
     f"analysis {TRAINING} --gpus 64 --tp 1,2,4 --pp 1,16",
     f"analysis {MIXTURE} --ep 32 --pp 4",

@@ -341,7 +341,7 @@ def _asked(calculation: Calculation) -> Iterator[str]:
         f"machine: {cluster.gpus} GPUs in {nodes} node{'s' if nodes > 1 else ''} of {node}, "
         f"{_gb(cluster.memory)} each"
     )
-    yield f"training: {cluster.batch:g} sequences of {cluster.length:g} tokens a step"
+    yield f"training: {cluster.batch:,.0f} sequences of {cluster.length:,.0f} tokens a step"
 
 
 def _node(cluster: Cluster) -> int:

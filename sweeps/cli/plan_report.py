@@ -55,6 +55,7 @@ from sweeps.search.words import (
     bound_by,
     memory_words,
     network,
+    of_causal,
     tempting,
 )
 from sweeps.spec.catalog import load_hardware
@@ -289,7 +290,7 @@ def _limits(answer: Answer) -> Iterator[str]:
     """Yield what limits the best plan, and what would be faster."""
     best = answer.main[0]
     lines = bound_by(best), *tempting(answer.effects, best, answer.point.threshold)
-    for line in (*lines, *network(answer.effects)):
+    for line in (*lines, *network(answer.effects), *of_causal(best)):
         yield from wrapped(line[0].upper() + line[1:])
     yield from _other_batch(answer)
     known = {**answer.search.space.resolved.constants, **answer.point.constants}
@@ -307,7 +308,7 @@ def _question(answer: Answer, asked: Asked) -> Iterator[str]:
     rate = best["tokens_per_second_per_gpu"]
     rates = f": {rate * answer.point.world_size:,.0f} tokens/s, {rate:,.0f} per GPU"
     yield from wrapped(question(answer) + (rates if np.isfinite(rate) else ""), indent="  ")
-    yield from wrapped(f"{batch:g} sequences of {length:,g} tokens per step", indent="  ")
+    yield from wrapped(f"{batch:,.0f} sequences of {length:,.0f} tokens per step", indent="  ")
     yield from first_notes(asked.readings, "defaults", NOTES)
 
 
@@ -389,7 +390,7 @@ def question_lines(answer: Answer, asked: Asked) -> Iterator[str]:
     """Yield what was asked, as it was read."""
     batch, length = (answer.point.constants[n] for n in ("global_batch_size", "sequence_length"))
     tokens = batch * length / 1e6
-    yield f"asked: {batch:g} sequences of {length:g} tokens per step, {tokens:.3g} M tokens"
+    yield f"asked: {batch:,.0f} sequences of {length:,.0f} tokens per step, {tokens:.3g} M tokens"
     yield from (f"  ({line})" for line in asked.readings)
     yield ""
 
@@ -668,7 +669,10 @@ def nothing_lines(answer: Answer, asked: Asked, show: Sequence[str]) -> Iterator
     yield heading(answer, "no plan can run")
     nearest = answer.nearest
     if nearest is None:
-        yield "  no split of the GPUs can be, whatever else is chosen"
+        typed = f"{flag_of('world_size')} {answer.point.world_size:,}"
+        batch = f"a batch of {answer.point.constants['global_batch_size']:,.0f}"
+        degrees = f"no TP, CP, PP and DP that the model and {batch} allow multiply to it"
+        yield from wrapped(f"{typed}: {degrees}", "  ")
     else:
         wanted = ("peak_memory", "step_time", *display.BANDS["peak_memory"])
         (detail,) = details([nearest.plan], wanted)

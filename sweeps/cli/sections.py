@@ -113,9 +113,21 @@ def shown_sections(
 def more_line(wanted: Iterable[str], bodies: Iterable[str], also: str = "") -> Iterator[str]:
     """Yield which further sections there are, and what else there is."""
     left = [name for name in bodies if name not in set(wanted)]
-    if left:
-        more = f"; {also}" if also else ""
-        yield from wrapped(f"More: --show {','.join(left)}{more}")
+    if not left:
+        return
+    line = f"More: --show {left[0]}"
+    for name in left[1:]:
+        # Broken behind a comma, for a name in two lines is none to type.
+        if len(f"{line},{name},") > prose():
+            yield f"{line},"
+            line = f"  {name}"
+        else:
+            line = f"{line},{name}"
+    rest = f"; {also}" if also else ""
+    indent = line[: len(line) - len(line.lstrip())]
+    yield from wrap(
+        f"{line.lstrip()}{rest}", prose(), initial_indent=indent, subsequent_indent="  "
+    )
 
 
 def further_lines(

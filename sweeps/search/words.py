@@ -298,6 +298,20 @@ def _first(result: SearchResult, best: Detail, objective: Objective) -> str:
     return f"it has {objective.words} of {several}: {text}"
 
 
+# Below this share of the MFU that of causal attention is told.
+CAUSAL = 0.8
+
+
+def of_causal(detail: Detail) -> Iterator[str]:
+    """Yield what a plan's MFU is without the half of attention that a causal mask leaves out."""
+    (told,) = details([detail.plan], ("mfu", "causal_mfu"))
+    if told["causal_mfu"] < CAUSAL * told["mfu"]:
+        yield (
+            "Note: MFU counts attention as if it weren't causal, as is usual; without what the "
+            f"mask leaves out it is {percent(told['causal_mfu'])}"
+        )
+
+
 def bound_by(detail: Detail) -> str:
     """Say what a plan's step is made of, and what bounds it."""
     sums = _groups(detail)

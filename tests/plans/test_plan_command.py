@@ -274,3 +274,26 @@ def test_a_gpu_without_memory_holds_nothing(cli: Runner) -> None:
     out = cli(step, fine=False).out
     assert "no plan can run" in out
     assert "of 0.0 GB, " in out
+
+
+def test_of_long_sequences_the_mfu_is_told_by_causal_flops_too(
+    cli: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    line = "plan --model llama3-8b --hardware dgx-h100 --gpus 64 --batch-size 64"
+    assert "causal" not in cli(f"{line} --seq-len 8k").out
+    out = cli(f"{line} --seq-len 1M --show reasons").out
+    told = re.search(r"Note: MFU counts attention as if .* it is (\d+) %", out, re.DOTALL)
+    whole = re.search(r"MFU (\d+) %", out)
+    assert told is not None
+    assert whole is not None
+    # Attention is nearly all of the step, and a mask leaves half of it.
+    assert float(told[1]) == pytest.approx(float(whole[1]) / 2.0, rel=0.1)
+    assert "64 sequences of 1,048,576 tokens per step" in out
+    sections = out.partition("More: --show ")[2].partition(";")[0]
+    assert all(re.fullmatch(r"[a-z]+", name) for name in re.split(r",\s*", sections))
+
+
+def test_gpus_that_nothing_splits_are_named_as_typed(cli: Runner) -> None:
+    out = cli("plan --model llama3-8b --num-gpus 7919 --batch-size 64", fine=False).out
+    assert "--num-gpus 7,919: no TP, CP, PP and DP that the model and a batch of 64 allow" in out
