@@ -69,6 +69,7 @@ class Settings:
         self.overrides = overrides
         self.holes = unknown or {}  # By variable: why it has no value
         self.used: set[str] = set()
+        self.twice: dict[str, str] = {}  # What is wrong with two values, where a cost needs one
         for setting in settings:
             self._add(setting)
 
@@ -76,7 +77,7 @@ class Settings:
         first = self.by_name.get(setting.name)
         if first is not None and str(first.value).lower() != str(setting.value).lower():
             origins = f"{first.location}, and {setting.location}"
-            self.reading.faults.append(
+            self.twice[setting.name] = (
                 f"{origins}: {setting.shown} is given twice, {first.value} and {setting.value}; "
                 "remove one"
             )
@@ -94,6 +95,8 @@ class Settings:
                 setting = self.by_name[name]
                 if isinstance(setting.value, Unread) and name not in self.used:
                     self.reading.fault(setting, "", f"'{setting.value}' {UNREAD}")
+                if name in self.twice and name not in self.used:
+                    self.reading.faults.append(self.twice[name])
                 self.used.add(name)
                 return setting
         return None

@@ -63,9 +63,10 @@ def json_object(text: str, file: str) -> Mapping[str, object]:
 
 def _json_faults(text: str, file: str) -> Iterator[str]:
     """Yield what people write into JSON that isn't any: comments, a last comma."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if re.match(r"\s*(//|#)", line):
-            yield f"{file}, line {number}: comments aren't JSON"
+    comments = [k for k, line in enumerate(text.splitlines(), 1) if re.match(r"\s*(//|#)", line)]
+    if comments:
+        others = f" ({len(comments) - 1} more lines)" if len(comments) > 1 else ""
+        yield f"{file}, line {comments[0]}: comments aren't JSON{others}"
     for match in re.finditer(r",\s*([}\]])", re.sub(r"(?m)^\s*(//|#).*$", "", text)):
         bare = re.sub(r"(?m)^\s*(//|#).*$", "", text)
         number = bare.count("\n", 0, match.start()) + 1

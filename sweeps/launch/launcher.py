@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -33,6 +34,12 @@ def launches(script: Script, file: str) -> list[Launch]:
     )
 
 
+def _trains_nothing(program: str, words: Sequence[str]) -> bool:
+    """Tell whether a program is by its name one that generates, evaluates or converts."""
+    named = re.search(rf"(?:^|_)(?:{'|'.join(words)})", program)
+    return named is not None and "train" not in program
+
+
 def _launch(command: Sequence[Word], script: Script, file: str) -> Launch | None:
     """Return how a command launches a program, or None where it doesn't."""
     names = [word.text.rpartition("/")[2] for word in command]
@@ -46,7 +53,7 @@ def _launch(command: Sequence[Word], script: Script, file: str) -> Launch | None
         index = modules[0]
     if index is None:
         index = 1 if names[0] in known["subcommands"] else None
-    if index is None or index >= len(command):
+    if index is None or index >= len(command) or _trains_nothing(names[index], known["other"]):
         return None
     launch = Launch(command[index + 1 :], command[index].text)
     options = _options(command[:index])

@@ -108,7 +108,7 @@ def _opened(path: str) -> _File:
 
 def _form(suffix: str, text: str) -> str:
     """Return what a file is written in."""
-    if suffix == ".json" or re.match(r"\s*((//|#(?!!))[^\n]*\n\s*)*\{", text):
+    if suffix == ".json" or re.match(r"\s*((//|#(?!!))[^\n]*\n\s*)*\{(?!\{)", text):
         return "json"
     if suffix == ".py" or "Trainer.Config" in text:
         return "python"

@@ -188,10 +188,15 @@ def _software(settings: Settings) -> None:
     )
     policies = words["remat_policy"]
     policy = settings.take_word("recompute", "remat_policy", policies, "full", "remat_policy full")
-    if policy in policies and policy != "full":
+    if policy in policies and policy != "full" and "recompute" not in settings.overrides:
+        nearest = f"recompute {policies[policy]} is nearest"
+        if "except_mlp" in policy:
+            nearest += (
+                " in time, and has too much memory: MLPs are made again, as with --recompute "
+                "selective --recompute-mlp on --recompute-layernorm on"
+            )
         settings.reading.notes.append(
-            f"remat_policy {policy} keeps, makes again or offloads some tensors: "
-            f"recompute {policies[policy]} is nearest"
+            f"remat_policy {policy} keeps, makes again or offloads some tensors: {nearest}"
         )
     tiles = settings.number("num_vocab_tiling", default=1.0)
     if tiles > 1.0:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sweeps.errors import InputError
+from sweeps.launch.arguments import Override
 from sweeps.launch.shell import read_script
 from tests.launch import read_launch
 from tests.tables import examples
@@ -117,3 +118,48 @@ def test_arguments_in_a_file_that_a_command_names(line: str, world: int, tmp_pat
     reading = read_launch(str(script))
     assert (reading.given["world_size"], reading.given["sequence_length"]) == (world, 4096)
     assert not reading.unknown
+
+
+@pytest.mark.parametrize(
+    "program", ["tools/run_text_generation_server.py", "generate_samples_gpt.py", "evaluate.py"]
+)
+def test_what_only_uses_a_model_is_no_training(program: str, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(MEGATRON.replace("pretrain_gpt.py", program))
+    with pytest.raises(InputError, match="has no command that trains"):
+        read_launch(str(script))
+    script.write_text(MEGATRON.replace("pretrain_gpt.py", "train_and_evaluate.py"))
+    assert read_launch(str(script)).given["tp"] == 4
+
+
+MAXTEXT = (
+    "python3 -m MaxText.train base.yml run_name=a hardware=gpu model_name=llama3-8b "
+    "per_device_batch_size=4 ici_fsdp_parallelism=64 "
+)
+ON_64 = {"world_size": Override("", "64")}
+
+
+def test_two_values_are_refused_where_a_cost_needs_one(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"{MAXTEXT} run_name=b")
+    assert read_launch(str(script), ON_64).given["micro_batch_size"] == 4.0
+    script.write_text(f"{MAXTEXT} per_device_batch_size=8")
+    with pytest.raises(InputError, match="per_device_batch_size is given twice, 4 and 8"):
+        read_launch(str(script), ON_64)
+
+
+def test_a_policy_that_makes_mlps_again_says_how_its_memory_is_counted(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"{MAXTEXT} remat_policy=save_dot_with_context_except_mlp")
+    notes = read_launch(str(script), ON_64).notes
+    assert any("in time, and has too much memory" in note for note in notes)
+    notes = read_launch(str(script), {**ON_64, "recompute": Override("", "full")}).notes
+    assert not any("remat_policy" in note for note in notes)
+
+
+def test_many_comments_in_a_json_file_are_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text('{\n// a\n# b\n// c\n"train_batch_size": 8}')
+    with pytest.raises(InputError) as caught:
+        read_launch(str(path))
+    assert list(caught.value.faults) == ["ds.json, line 2: comments aren't JSON (2 more lines)"]
