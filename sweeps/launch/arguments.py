@@ -12,6 +12,7 @@ from typing import Any
 from sweeps.launch.setting import Reading, Setting, Unread
 from sweeps.launch.shell import HOLE, Word
 from sweeps.launch.terms import Key, keys_of
+from sweeps.spec.names import names_of
 
 FALSE = frozenset(("false", "no", "off", "0"))
 # What others are divided by.
@@ -137,6 +138,10 @@ class Settings:
         if HOLE in text:
             self._hole(setting, text, quantity)
             return None
+        if "${" in text:
+            wrong = "refers to what isn't in the file, or is computed; write the number there"
+            self.reading.fault(setting, text, f"{wrong}{_or_give(quantity)}")
+            return None
         try:
             value = float(text.replace("_", "")) if not isinstance(setting.value, bool) else None
         except ValueError:
@@ -156,8 +161,7 @@ class Settings:
         why = self.holes.get(name, f"{name} has no value")
         if re.fullmatch(r"[A-Za-z_]\w*", name):
             why += f"; set {name}=.. before"
-        option = f", or give --{quantity.replace('_', '-')}" if quantity else ""
-        self.reading.fault(setting, shown, f"{why}{option}")
+        self.reading.fault(setting, shown, f"{why}{_or_give(quantity)}")
 
     def take(self, quantity: str, value: Any, *names: str, why: str = "", note: str = "") -> None:
         """Take a quantity's value, from the first of the settings that is there.
@@ -245,6 +249,11 @@ class Settings:
                     reading.not_modelled.append(shown)
             else:
                 reading.note_read(setting)
+
+
+def _or_give(quantity: str) -> str:
+    """Return which option gives a quantity in place of a file, if any does."""
+    return f", or give --{names_of(quantity)[0].replace('_', '-')}" if quantity else ""
 
 
 def _of_table(name: str, keys: Mapping[str, Key]) -> Key | None:
