@@ -90,6 +90,20 @@ def words(name: str) -> str:
     return row(name).words or of_part(VOCABULARY[name].meaning)
 
 
+# Parts of memory by the names of NVIDIA's software, and what they are on other machines.
+_ELSEWHERE = {
+    "NCCL buffers": "buffers of collectives",
+    "cuBLAS and cuDNN workspaces": "workspaces of libraries",
+    "CUDA context": "driver's context",
+}
+
+
+def words_on(name: str, library: str) -> str:
+    """Return what a report calls a quantity on a machine of a collective library."""
+    text = words(name)
+    return text if library == "nccl" else _ELSEWHERE.get(text, text)
+
+
 # What the vocabulary says before a part of it, as in ``step time: optimizer update``.
 _WHOLES = ("step time", "step energy", "collective time")
 

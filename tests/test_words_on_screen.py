@@ -41,3 +41,12 @@ def test_screens_have_no_banned_phrase(cli: Runner, line: str) -> None:
         for name, pattern in BANNED.items():
             if name not in allowed:
                 assert not re.search(pattern, text), (name, re.search(pattern, text), text)
+
+
+@pytest.mark.parametrize("machine", ["mi300x", "tpu-v5p"])
+def test_other_makers_machines_have_no_software_of_nvidia(cli: Runner, machine: str) -> None:
+    line = "--model llama3-8b --gpus 64 --global-batch-size 64 --seq-len 2k --show memory"
+    ours = re.compile(r"\b(cuda|cublas|nccl)\b", re.IGNORECASE)
+    out = cli(f"analysis {line} --tp 8 --hardware {machine}").out
+    assert not ours.search(out), ours.search(out)
+    assert len(set(ours.findall(cli(f"analysis {line} --tp 8 --hardware dgx-h100").out))) > 2

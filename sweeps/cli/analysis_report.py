@@ -11,7 +11,7 @@ import numpy as np
 from overhead.analysis import AnalysisResult, CollectiveReport, analyze
 from overhead.communication.operation import DIMENSIONS
 from overhead.evaluation import Evaluation
-from overhead.labels import NO_LIBRARY
+from overhead.labels import NCCL, NO_LIBRARY
 from overhead.memory.quantities import MODULES
 from overhead.statements import statement
 from overhead.step.bands import class_of_step
@@ -106,7 +106,8 @@ def _both_parts(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
         left.append(["total", f"{time * scale:,.{decimals}f}", ""])
     right = [[f"{'Peak memory' if result.memory_is_whole else 'Model states'} (GB)", ""]]
     if not np.isnan(peak):
-        right += [[words, f"{value / 1e9:.2f}"] for words, value in _large(result.memory, peak)]
+        memory = _large(result.memory, peak, evaluation.labels.get("library", NCCL))
+        right += [[words, f"{value / 1e9:.2f}"] for words, value in memory]
         right.append(["total", f"{peak / 1e9:.2f}"])
     both = zip_longest(left, right, fillvalue=["", "", ""])
     rows = [[*cells, *beside[:2]] for cells, beside in both]
@@ -120,12 +121,14 @@ def _both_parts(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]
     yield ""
 
 
-def _large(parts: Mapping[str, Any], whole: float) -> Iterator[tuple[str, float]]:
+def _large(
+    parts: Mapping[str, Any], whole: float, library: str = "nccl"
+) -> Iterator[tuple[str, float]]:
     """Yield parts with their words, the small ones as one."""
     rest = 0.0
     for name, value in parts.items():
         if abs(float(value)) >= SMALL * whole:
-            yield display.words(name), float(value)
+            yield display.words_on(name, library), float(value)
         else:
             rest += float(value)
     if rest:
@@ -221,7 +224,9 @@ def _heading(job: Job, evaluation: Evaluation, result: AnalysisResult) -> Iterat
     where = "" if flat else f" of {_some(result.num_nodes, 'node')} x {_some(inside, 'GPU')}"
     software = labels["framework"].partition("+")[0] if "preset" in labels else labels["framework"]
     machine = f"{labels['hardware']}, {software}, {labels['precision']}"
-    yield f"  {labels['topology']} network{where}; algorithm {labels['algorithm']}; {machine}"
+    own = labels["algorithm"] == NCCL and labels.get("library", NO_LIBRARY) != NO_LIBRARY
+    algorithm = labels["library" if own else "algorithm"]  # A library's own choice is by its name
+    yield f"  {labels['topology']} network{where}; algorithm {algorithm}; {machine}"
     yield f"  {'; '.join(_settings(evaluation, job.sweep.given))}"
     yield from (f"  ({note})" for note in _notes(job, evaluation, result, flat=flat))
     yield ""
@@ -341,7 +346,9 @@ def _memory(evaluation: Evaluation, result: AnalysisResult) -> Iterator[str]:
     yield f"{part} of {'the fullest' if stages > 1.0 else 'a'} GPU{stage_words}"
     for name, value in result.memory.items():
         if value > 0.0:
-            yield _line(display.words(name), size_of(value))
+            yield _line(
+                display.words_on(name, evaluation.labels.get("library", NCCL)), size_of(value)
+            )
     off = f", {band(evaluation, 'peak_memory')}" if result.memory_is_whole else ""
     yield _line("total", f"{size_of(result.per_gpu_memory_bytes)}{off}")
     left = number(evaluation, "memory_capacity") - float(result.per_gpu_memory_bytes)
