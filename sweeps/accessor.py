@@ -6,6 +6,7 @@ It is there of every dataset, those that xarray opens by itself too, once `sweep
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,13 @@ class Sweeps:
 
     def __init__(self, dataset: xr.Dataset) -> None:
         self._dataset = unstacked(dataset)
+        # xarray keeps the first one's attributes, and with them what all cells are taken to have.
+        for joined in [str(name) for name in dataset.dims if name in dataset.attrs]:
+            warnings.warn(
+                f"datasets are joined along {joined}: what the first one holds fixed stands for "
+                f"all, as its memory's capacity does; sweep {joined}=[..] in place of joining",
+                stacklevel=3,
+            )
 
     def __str__(self) -> str:
         from sweeps.cli.files import lines_of

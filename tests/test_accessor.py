@@ -176,3 +176,10 @@ def test_nothing_and_what_has_lost_its_attributes_are_refused(steps: xr.Dataset)
     with pytest.raises(InputError, match="keep_attrs"):
         steps.drop_attrs().sweeps.reasons()
     assert steps[["step_time"]].sweeps.plot().names
+
+
+def test_what_is_joined_along_a_constant_says_whose_it_is() -> None:
+    given = {**STEPS, "gpus": 64}
+    each = [sweeps.sweep("step_time", hardware=name, **given) for name in ("dgx-h100", "dgx-a100")]
+    with pytest.warns(UserWarning, match="joined along hardware: what the first one holds fixed"):
+        str(xr.concat(each, "hardware").sweeps)
