@@ -4,6 +4,7 @@
 forward, ``block`` that of some layers, and ``per_op`` what lies between the products of which
 every second one was kept.  Software that stops early leaves out of ``full`` the last product of a
 dense layer, whose result no gradient needs, as ``full_early_stop`` does whatever the software.
+Where ``recompute_core_attn`` is 0, whole layers are repeated but for attention's scores and values.
 """
 
 from __future__ import annotations
@@ -28,10 +29,22 @@ PER_OP = cited(
 # What is repeated of layers' forwards: of all or some layers as a whole, or of a layer's modules.
 ALL = {"recompute": "full|full_early_stop|uniform|block"}
 CHOSEN = {"recompute": "selective"}
+KEPT_RESULTS = cited(
+    "maxtext",
+    "src/maxtext/configs/base.yml, remat_policy custom with context on device or host;"
+    " the kernel names its sums of exponentials so, too (residual_checkpoint_name)",
+)
 MODULES = cited("megatron", "megatron/core/transformer/transformer_config.py: recompute_modules")
 
 
-# A layer's modules.
+# Scores and values, whose results may be kept whatever else is repeated.
+
+
+def _core(attention_forward_time, attention_forward_flops, rank_tokens, mixer_scan_flops, tp):
+    """Return the part of attention's time that isn't linear attention's scan."""
+    scan = rank_tokens * mixer_scan_flops / tp
+    scanned = scan / xp.maximum(xp.maximum(attention_forward_flops, scan), 1.0)
+    return (1.0 - scanned) * attention_forward_time
 
 
 @formula(
@@ -49,9 +62,35 @@ def core_attention_time(
     tp,
 ):
     """Attention time of recomputed modules: the part of scores and values."""
-    scan = rank_tokens * mixer_scan_flops / tp
-    scanned = scan / xp.maximum(xp.maximum(attention_forward_flops, scan), 1.0)
-    return recompute_core_attn * (1.0 - scanned) * attention_forward_time
+    core = _core(attention_forward_time, attention_forward_flops, rank_tokens, mixer_scan_flops, tp)
+    return recompute_core_attn * core
+
+
+@formula(
+    returns="layer_attention_recompute_time",
+    assumes=(
+        "kept results and their sums of exponentials are all that a backward takes of a forward",
+        "a ring merges its parts once more, kept or not",
+    ),
+    when=ALL,
+    **KEPT_RESULTS,
+)
+def whole_attention_time(
+    recomputed_fraction,
+    recompute_core_attn,
+    attention_forward_time,
+    attention_forward_flops,
+    rank_tokens,
+    mixer_scan_flops,
+    tp,
+):
+    """Attention time of recomputed layers: all, or what isn't scores and values."""
+    core = _core(attention_forward_time, attention_forward_flops, rank_tokens, mixer_scan_flops, tp)
+    kept = (1.0 - recompute_core_attn) * core
+    return recomputed_fraction * (attention_forward_time - kept)
+
+
+# A layer's modules.
 
 
 @formula(

@@ -38,21 +38,41 @@ EVERY_SECOND = (
 SOME = "of a layer's activations the outputs of some GEMMs alone are kept"
 
 
-def _kept(backward, whole, recomputed, fraction, checkpoint):
-    return backward * (recomputed * (fraction * checkpoint) + (1.0 - recomputed) * whole)
+def _kept(backward, whole, recomputed, fraction, checkpoint, repeats, result):
+    again = fraction * checkpoint + (1.0 - repeats) * result
+    return backward * (recomputed * again + (1.0 - recomputed) * whole)
 
 
 def _all_but(backward, whole, mixer, block):
     return backward * xp.maximum(whole - (mixer + block), 0.0)
 
 
-# Of whole layers, the share that is recomputed keeps its inputs.
+@formula(
+    assumes=("sums of exponentials are kept with the results",),
+    **cited("maxtext", "src/maxtext/configs/base.yml, remat_policy custom with context on device"),
+)
+def attention_result_activations(
+    attention_layer_fraction, heads, tp, activation_bytes, value_head_size, score_bytes
+):
+    """Results of core attention per token and layer, with what its backward takes of scores."""
+    result = activation_bytes * value_head_size + score_bytes
+    return attention_layer_fraction * (heads / tp) * result
+
+
+# Of whole layers, the share that is recomputed keeps its inputs, and attention's results unless it
+# repeats them.
 LAYERS = cited(
     "korthikanti2022",
     "sections 4.1 and 5, full recomputation",
     assumes=("a mean over the layers of a stage",),
 )
-INPUTS = ("stage_recomputed_fraction", "kept_input_fraction", "checkpoint_activations")
+INPUTS = (
+    "stage_recomputed_fraction",
+    "kept_input_fraction",
+    "checkpoint_activations",
+    "recompute_core_attn",
+    "attention_result_activations",
+)
 for _class, _block in (("dense", "mlp"), ("moe", "moe")):
     _returns, _all = f"kept_{_class}_layer_activations", f"{_class}_layer_activations"
     declare(_returns, ("has_backward", _all, *INPUTS), _kept, **LAYERS)

@@ -59,11 +59,16 @@ def whole_recomputed_flops_per_token(
     hidden_size,
     ffn_size,
     computed_attention_flops_per_token,
+    recompute_core_attn,
+    layers,
+    mixer_scan_flops,
 ):
-    """Recomputed FLOPs per token of layers: all, or all except the last GEMM of dense layers."""
+    """Recomputed FLOPs per token of layers: all but last GEMMs and results that are kept."""
     last = stops_early * (2.0 * dense_mlp_layers * (hidden_size * ffn_size))
     weights = xp.maximum(weight_flops_per_token - last, 0.0)
-    return recomputed_fraction * (weights + computed_attention_flops_per_token)
+    scores = xp.maximum(computed_attention_flops_per_token - layers * mixer_scan_flops, 0.0)
+    attention = computed_attention_flops_per_token - (1.0 - recompute_core_attn) * scores
+    return recomputed_fraction * (weights + attention)
 
 
 @formula(

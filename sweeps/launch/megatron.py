@@ -15,6 +15,7 @@ from sweeps.launch.settings import (
     FrameworkSettings,
     LaunchFile,
     end_layers,
+    keeps_attention,
     options_of,
     overlaps,
     recomputed_layers,
@@ -260,5 +261,7 @@ def _unsaid(plan: Execution) -> Iterator[str]:
             yield f"{layers} layers in {_chunks(plan)} chunks need a layout of your own"
     if plan.labels["recompute"] in ("full_early_stop", "per_op"):
         yield f"it has no recomputation {plan.labels['recompute']}"
+    if keeps_attention(plan):
+        yield "its recomputation of whole layers repeats attention"
     if plan.labels["loss"] not in terms_of(MEGATRON)["losses"]:
         yield f"it has no loss {plan.labels['loss']}"

@@ -198,6 +198,8 @@ def _software(settings: Settings) -> None:
         settings.reading.notes.append(
             f"remat_policy {policy} keeps, makes again or offloads some tensors: {nearest}"
         )
+    if policy == "custom" and settings.text("context", default="remat") != "remat":
+        settings.take("recompute_core_attn", 0.0, "context", why="attention's results are kept")
     tiles = settings.number("num_vocab_tiling", default=1.0)
     if tiles > 1.0:
         settings.take("loss", "vocab_tiling", "num_vocab_tiling")

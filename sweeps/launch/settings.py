@@ -10,6 +10,8 @@ from sweeps.search.request import Execution
 
 # Steps of a first run, which shows whether it is as fast as predicted.
 FIRST_STEPS = 20
+# Kinds of recomputation that repeat layers.
+WHOLE = ("full", "full_early_stop", "uniform", "block")
 
 
 @frozen()
@@ -51,6 +53,11 @@ def options_of(plan: Execution) -> frozenset[str]:
 def recomputed_layers(plan: Execution) -> int:
     """Return the layers of each chunk that are recomputed, where some are."""
     return int(plan.given.get("recompute_layers", plan.known.get("recompute_layers", 1.0)))
+
+
+def keeps_attention(plan: Execution) -> bool:
+    """Return whether layers are recomputed as a whole but for attention's scores and values."""
+    return plan.labels["recompute"] in WHOLE and plan.given.get("recompute_core_attn", 1.0) < 1.0
 
 
 def said(plan: Execution, framework: str, part: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from sweeps.launch.settings import (
     FrameworkSettings,
     LaunchFile,
     end_layers,
+    keeps_attention,
     options_of,
     recomputed_layers,
 )
@@ -179,6 +180,16 @@ def _pipeline(plan: Execution) -> Iterator[str]:
         yield f"pipeline_parallel_layers_per_stage = {(layers + sum(ends)) / chunks:g}"
 
 
+def _unsaid_recompute(plan: Execution) -> Iterator[str]:
+    again = plan.labels["recompute"]
+    if again == "block":
+        yield "of a chunk's layers it recomputes every so many-th: [activation_checkpoint] is near"
+    elif again not in RECOMPUTE:
+        yield f"it has no recomputation {again}"
+    if keeps_attention(plan):
+        yield "its recomputation of whole layers repeats attention"
+
+
 def _unsaid_loss(loss: str) -> Iterator[str]:
     if loss == "chunked":
         yield "a loss in chunks wants ChunkedCELoss, in its Python configuration"
@@ -206,11 +217,7 @@ def unsaid(plan: Execution) -> Iterator[str]:
         yield "experts that are tensor-parallel need a later version"
     if plan["tp"] > 1.0 and not plan["sequence_parallel"]:
         yield "its tensor parallelism is always sequence-parallel, too"
-    again = plan.labels["recompute"]
-    if again == "block":
-        yield "of a chunk's layers it recomputes every so many-th: [activation_checkpoint] is near"
-    elif again not in RECOMPUTE:
-        yield f"it has no recomputation {again}"
+    yield from _unsaid_recompute(plan)
     if plan.labels["precision"] not in ("bf16", *CONVERTERS):
         yield f"it has no GEMMs in {plan.labels['precision']}"
     together = plan.labels.get("host_states") == "fsdp_offload"

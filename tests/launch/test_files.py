@@ -315,6 +315,15 @@ def test_a_script_is_read_as_the_plan_it_was_made_of(
 OFFLOADED: Case = examples(__file__, "offloaded")
 
 
+def test_software_that_repeats_attention_with_whole_layers_is_told() -> None:
+    kept = {**OFFLOADED, "framework": "torchtitan", "recompute": "full"}
+    for repeats in ("0", "1"):
+        files = files_of(planned({**kept, "recompute_core_attn": repeats})[1])
+        for name in ("megatron-lm.sh", "torchtitan.toml"):
+            told = "its recomputation of whole layers repeats attention" in files[name].missing
+            assert told == (repeats == "0")
+
+
 @pytest.mark.parametrize("framework", ["deepspeed", "torchtitan"])
 def test_offload_is_written_as_it_is_read(framework: str, tmp_path: Path) -> None:
     files = files_of(planned({**OFFLOADED, "framework": framework})[1])

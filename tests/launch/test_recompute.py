@@ -48,6 +48,26 @@ def test_a_memory_budget_is_refused_with_a_way_on(tmp_path: Path) -> None:
     assert read_launch(str(path), given).given["tp"] == 1
 
 
+@pytest.mark.parametrize(
+    ("policy", "context", "repeated"),
+    [
+        ("custom", "device", 0),
+        ("custom", "offload", 0),
+        ("custom", "remat", None),
+        ("full", "device", None),
+    ],
+)
+def test_maxtext_may_keep_what_attention_gave(
+    policy: str, context: str, repeated: float | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yml"
+    text = (DATA / "maxtext-yml" / "llama3_70b.yml").read_text().replace("custom", policy)
+    path.write_text(f'{text}context: "{context}"\n')
+    given = read_launch(str(path)).given
+    assert given["recompute"] == "full"
+    assert given.get("recompute_core_attn") == repeated
+
+
 MEGATRON = examples(__file__, "megatron")
 
 

@@ -52,6 +52,26 @@ def test_units_of_layers_keep_one_input_and_are_there_as_a_whole() -> None:
         assert float(single[part]) == float(full[part])
 
 
+def test_whole_layers_may_keep_what_attention_gave() -> None:
+    """Of 64 heads 128 numbers of 2 bytes and a sum of 4 are kept; no score is computed again."""
+    kept = {**LLAMA3_70B, "pp": 4, "stage": 1, "recompute_core_attn": 0.0}
+    memory = held(kept, recompute="full")
+    assert float(memory["saved_activation_memory"]) == TOKENS * 20 * (INPUT + 64 * (2 * 128 + 4))
+    for kind, again in (("ring", 0.0), ("all_gather", 1.0), ("all_to_all", 1.0)):
+        plan = {**kept, "cp": 4}
+        labels = {"recompute": "full", "context_parallel": kind}
+        less = evaluation(plan, **labels)
+        more = evaluation({**plan, "recompute_core_attn": 1.0}, **labels)
+        assert float(less["layer_attention_recompute_time"]) == 0.0
+        time, forward = more["layer_attention_recompute_time"], more["attention_forward_time"]
+        assert float(time) == float(forward) > 0.0
+        scores = float(more["computed_attention_flops_per_token"])
+        fewer = more["recomputed_flops_per_token"] - less["recomputed_flops_per_token"]
+        assert float(fewer) == pytest.approx(scores)
+        assert float(less["recomputed_attentions"]) == again
+        assert float(less["step_time"]) < float(more["step_time"])
+
+
 def test_modules_drop_what_they_made() -> None:
     """By hand, of one token on one GPU; latent vectors, gates and experts of DeepSeek-V3."""
 
