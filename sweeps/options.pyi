@@ -1194,6 +1194,7 @@ class Step(CommonStep, total=False):
     dense_layer_activations: Values
     moe_layer_activations: Values
     saved_attention_activations: Values
+    attention_result_activations: Values
     kept_dense_layer_activations: Values
     kept_moe_layer_activations: Values
     recompute_core_attn: Values
