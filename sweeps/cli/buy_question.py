@@ -12,6 +12,7 @@ from typing import cast
 from sweeps.cli import flags
 from sweeps.cli.from_file import reading_lines
 from sweeps.cli.given import Planned, texts_of
+from sweeps.cli.numbers import shown
 from sweeps.cli.plan_command import OTHERS, check_options_used, length_words, read_number
 from sweeps.cli.typed import flag_of, folders_of
 from sweeps.errors import InputError, fault, less_than_a_step, refuse, tell_all
@@ -29,6 +30,13 @@ SEVERAL = {"model": "model", "tokens": "tokens", "days": "in days", "gpu_hour_pr
 # Of so many all splits can be that a purchase may have: nodes of 8 and 72 GPUs, and stages of 3.
 MANY_GPUS = 2304.0
 OF_BUYING = tuple(name for name in OTHERS if name not in ("world_size", "nodes"))
+# What owning costs beside the machine, with what is assumed where it isn't given.
+OWNING = {
+    "depreciation_time": "",
+    "electricity_price": "",
+    "pue": " (no cooling)",
+    "network_cost_fraction": " (the capital cost holds the network)",
+}
 # Sequences of a step where neither is said nor does a publication help, as `sweeps plan` has them.
 USUAL_BATCH = "512"
 
@@ -245,6 +253,8 @@ def _purchase(asked: _Model, wish: Wish, folders: Sequence[Path]) -> Purchase:
         sequences = batches.sequences if batches else (float(USUAL_BATCH),)
         usual = f"{flag_of('global_batch_size')} {USUAL_BATCH}"
         assumed.append(batches.words if batches else usual)
+    owned = [point for point in asked.points.values() if "capital_cost" in point.constants]
+    assumed += [words for point in owned[:1] for words in _owning(point)]
     step = min(sequences) * first.constants["sequence_length"]
     tell_all(less_than_a_step("--tokens", wish.tokens, step))
     return Purchase(wish, asked.points, sequences, batches, asked.readings, assumed)
@@ -265,3 +275,11 @@ def _unpriced(points: Mapping[str, Point], budget: str) -> Iterator[str]:
         refuse("--budget", budget, wrong, f"add --price 2.5 (USD per GPU-hour){small}")
     if names:
         yield f"no price is known of {listed}, which no budget binds: --price {names[0]}=2.5"
+
+
+def _owning(point: Point) -> Iterator[str]:
+    """Yield what is assumed of a machine that is owned."""
+    values = common_of(point)[2].constants
+    for name, why in OWNING.items():
+        if name not in point.constants:
+            yield f"{flag_of(name)} {shown(name, values[name])}{why}"

@@ -541,3 +541,12 @@ def test_what_a_run_costs_is_that_of_its_gpus_and_spares(cli: Runner) -> None:
         gpus, days, million, spares = (float(cells[at]) for at in (1, 2, 5, 9))
         assert spares % 8.0 == 0.0
         assert 1e6 * million == pytest.approx((gpus + spares) * days * 24.0 * price, rel=0.01)
+
+
+def test_what_owning_is_assumed_to_cost_is_told(cli: Runner) -> None:
+    line = "buy --model llama3-8b --tokens 100B --days 60 --hardware dgx-h100 --capital-cost 40000"
+    told = " ".join(cli(line).out.split())
+    assert "--depreciation-time 1461 days; --electricity-price 0.08 USD/kWh; --pue 1" in told
+    assert "--network-cost-fraction 0 (the capital cost holds the network)" in told
+    assert "--pue" not in cli(f"{line} --pue 1.3").out
+    assert "--pue" not in cli(line.replace("--capital-cost 40000", "--price 2")).out
