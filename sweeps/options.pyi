@@ -956,6 +956,7 @@ class Step(CommonStep, total=False):
     mamba: Values
     output_gate: Values
     sliding_window_layers: Values
+    chunked_attention: Values
     expert_latent_size: Values
     index_heads: Values
     index_head_size: Values

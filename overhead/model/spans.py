@@ -33,6 +33,13 @@ def _attended(most, sequence):
     return xp.asarray(span * (1.0 - span / (2.0 * sequence)))
 
 
+def _in_chunks(most, sequence):
+    """Return how many tokens are attended to on average within chunks, of which the last is cut."""
+    span = xp.maximum(xp.minimum(most, sequence), 1.0)
+    rest = sequence - span * xp.floor(sequence / span)
+    return (span * (sequence - rest) + rest * rest) / (2.0 * sequence)
+
+
 @formula(
     source=BRIDGE,
     where="docs/training/packed-sequences.md: sequence boundaries for attention",
@@ -60,10 +67,18 @@ def attention_span(selected_span, sliding_window, sliding_window_fraction, poole
     assumes=(WINDOWED, CAUSAL),
 )
 def causal_attention_span(
-    selected_span, full_span, sliding_window, sliding_window_fraction, pooled_span
+    selected_span,
+    full_span,
+    sliding_window,
+    sliding_window_fraction,
+    pooled_span,
+    chunked_attention,
 ):
     """Attended tokens per query, causal attention, mean."""
-    within = _attended(_within(selected_span, sliding_window), full_span)
+    most = _within(selected_span, sliding_window)
+    within = xp.where(
+        chunked_attention > 0.0, _in_chunks(most, full_span), _attended(most, full_span)
+    )
     whole = _attended(selected_span, full_span)
     return (
         sliding_window_fraction * within
@@ -84,14 +99,22 @@ def causal_attention_span(
     when={"mask": "causal", "attention_kernel": "flash_1|flash_2|flash_3|cudnn"},
 )
 def causal_tiled_span(
-    selected_span, full_span, sliding_window, sliding_window_fraction, pooled_span, attention_tile
+    selected_span,
+    full_span,
+    sliding_window,
+    sliding_window_fraction,
+    pooled_span,
+    chunked_attention,
+    attention_tile,
 ):
     """Tokens per query in computed tiles of a fused kernel, mean."""
     tile = xp.maximum(attention_tile, 1.0)
     reached = tile * (xp.ceil((sliding_window - 1.0) / tile) + 0.5)
-    blocks = xp.where(sliding_window > 0.0, xp.maximum(sliding_window, reached), 0.0)
+    # Chunks end at tiles.
+    cut = (sliding_window > 0.0) & (chunked_attention < 1.0)
+    blocks = xp.where(cut, xp.maximum(sliding_window, reached), sliding_window)
     return causal_attention_span(
-        selected_span, full_span, blocks, sliding_window_fraction, pooled_span
+        selected_span, full_span, blocks, sliding_window_fraction, pooled_span, chunked_attention
     )
 
 

@@ -90,13 +90,15 @@ def periodic_window(config: Config) -> None:
 
 
 def chunks(config: Config) -> None:
-    """Read attention within chunks, which counts as a window, in all layers but some."""
+    """Read attention within chunks in all layers but some."""
     config.take("sliding_window", "attention_chunk_size:8192")
     if config.content.get("attention_chunk_size", NONE) is None:
         config.set("sliding_window", 0.0, "attention_chunk_size = null")
-    elif layer_types(config):
         return
-    elif rotated := config.places("no_rope_layers"):
+    config.set("chunked_attention", 1.0, "attention_chunk_size")
+    if layer_types(config):
+        return
+    if rotated := config.places("no_rope_layers"):
         place_windows(config, sum(map(bool, rotated)), "no_rope_layers")
     else:
         _windows(config, layer_rules()["windows"]["no_rope"])

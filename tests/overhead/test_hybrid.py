@@ -243,6 +243,17 @@ def test_windows_in_some_layers_by_hand() -> None:
     assert packed == (1024 + 128) / 2
 
 
+def test_chunks_in_some_layers_by_hand() -> None:
+    """Llama 4 Scout: 36 of 48 layers within chunks of 8,192 tokens; the last one is short."""
+    for length in (4096, 8192, 20000, 32768):
+        chunks, whole = (
+            sum(token % most + 0.5 for token in range(length)) / length for most in (8192, length)
+        )
+        for name in ("causal_attention_span", "causal_tiled_span"):
+            span = held(name, "llama4-scout", sequence_length=length)
+            assert span == pytest.approx(0.75 * chunks + 0.25 * whole, rel=1e-12)
+
+
 def test_sinks_are_parameters_and_move_nothing() -> None:
     """With a number a head and layer GPT-OSS has its published parameters, to the last one."""
     assert held("parameters", "gpt-oss-20b") == 20_914_757_184
