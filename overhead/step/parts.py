@@ -182,9 +182,11 @@ def _expert_exposure(
 
 
 # A backward sends the other way round, and what it repeats as a forward does.
-for _way, _first, _last, _repeats in (
-    ("forward", "dispatch", "combine", ()),
-    ("backward", "combine", "dispatch", ("recomputed_exchanges", "exposed_ep_forward_time")),
+AGAIN = ("recomputed_exchanges", "exposed_ep_forward_time")
+OTHERS = ("paired_ep_forward_time", "moe_layer_computing_time")
+for _way, _first, _last, _repeats, _lacks in (
+    ("forward", "dispatch", "combine", (), OTHERS[:1]),
+    ("backward", "combine", "dispatch", AGAIN, OTHERS),
 ):
     declare(
         f"exposed_ep_{_way}_time",
@@ -201,7 +203,7 @@ for _way, _first, _last, _repeats in (
         ),
         _expert_exposure,
         assumes=("one chunk is sent ahead", "unchunked where chunks take longer"),
-        lacks={"paired_ep_forward_time": "what is chunked hides behind experts' products alone"},
+        lacks=dict.fromkeys(_lacks, "what is chunked hides behind experts' products alone"),
         when=CHUNKED_EXPERTS,
         **DEEPEP,
     )
