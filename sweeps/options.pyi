@@ -1481,6 +1481,7 @@ class Step(CommonStep, total=False):
     bucket_capacity: Values
     first_bucket_capacity: Values
     reduced_elements: Values
+    bucket_elements: Values
     backward_fraction: Values
     overlap_window: Values
     prefetched_layers: Values
@@ -1664,6 +1665,7 @@ class Step(CommonStep, total=False):
     software_kind: Values
     dp_backward_time: Values
     reduced_bucket_bytes: Values
+    dp_bucket_elements: Values
     dp_buckets: Values
     sharded_overlap: Values
     communication_streams: Values

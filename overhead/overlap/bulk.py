@@ -6,7 +6,6 @@ from overhead.arrays import xp
 from overhead.formula import cited, derived, formula
 from overhead.labels import ONE_COMPUTATION
 from overhead.overlap import mechanisms
-from overhead.quantity import Array
 
 # The last gradients are ready when the backward ends, so the last bucket shows in any case.
 IN_TURN = (
@@ -14,6 +13,7 @@ IN_TURN = (
     "gradients become ready evenly",
 )
 SIZED = {"buckets": "sized"}
+MEGATRON = {"buckets": "megatron"}
 
 
 @formula(
@@ -65,21 +65,27 @@ def sized_first_bucket(message_bytes, first_bucket_capacity):
     return xp.where(message_bytes > first_bucket_capacity, first_bucket_capacity / whole, 1.0)
 
 
-def megatron_bucket_elements(ranks: Array) -> Array:
-    """Return gradients of a bucket as Megatron chooses them: a million a rank, and 40 at least."""
-    return xp.maximum(40e6, 1e6 * ranks)
+@formula(
+    returns="bucket_elements",
+    source=mechanisms.MEGATRON,
+    where="megatron/core/distributed/distributed_data_parallel.py",
+    when=MEGATRON,
+)
+def megatron_bucket_elements(dp):
+    """Gradients of a bucket as Megatron chooses them: a million a rank, and 40 at least."""
+    return xp.maximum(40e6, 1e6 * dp)
 
 
 @formula(
     returns="gradient_buckets",
     source=mechanisms.MEGATRON,
-    where="megatron/core/distributed/distributed_data_parallel.py and param_and_grad_buffer.py",
+    where="megatron/core/distributed/param_and_grad_buffer.py",
     assumes=("buckets are filled to the last gradient",),
-    when={"buckets": "megatron"},
+    when=MEGATRON,
 )
-def megatron_buckets(reduced_elements, dp):
+def megatron_buckets(reduced_elements, bucket_elements):
     """Buckets of all gradients where each holds as many."""
-    return xp.maximum(xp.ceil(reduced_elements / megatron_bucket_elements(dp)), 1.0)
+    return xp.maximum(xp.ceil(reduced_elements / bucket_elements), 1.0)
 
 
 # Gradient accumulation: only the last micro-batch's backward has gradients to be sent.

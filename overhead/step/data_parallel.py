@@ -12,7 +12,6 @@ from overhead.arrays import xp
 from overhead.formula import cited, declare, derived, formula
 from overhead.labels import PAIRED, PREFETCHES
 from overhead.overlap import mechanisms
-from overhead.overlap.bulk import megatron_bucket_elements
 from overhead.step.sharded import NAMED
 
 MEGATRON = cited("megatron", "megatron/core/distributed: overlap_grad_reduce, overlap_param_gather")
@@ -157,10 +156,9 @@ def ddp_bucket_bytes(bucket_bytes, bucket_capacity):
     where="megatron/core/distributed/distributed_data_parallel.py",
     when=MEGATRON_BUCKETS,
 )
-def megatron_bucket_bytes(bucket_bytes, reduction_bytes, zero_ranks):
+def megatron_bucket_bytes(bucket_bytes, reduction_bytes, dp_bucket_elements):
     """Gradients of a bucket in Megatron: as given, or as many elements as it takes by itself."""
-    chosen = reduction_bytes * megatron_bucket_elements(zero_ranks)
-    return xp.where(bucket_bytes > 0.0, bucket_bytes, chosen)
+    return xp.where(bucket_bytes > 0.0, bucket_bytes, reduction_bytes * dp_bucket_elements)
 
 
 @formula(
