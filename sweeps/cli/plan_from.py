@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import click
@@ -33,7 +33,11 @@ def file_lines(best: Answer, asked: Asked) -> Iterator[str]:
     if from_file is None or not from_file.plan or best.recommended is None:
         return
     detail = _plan_of_file(best, asked, from_file.plan)
-    files = ", ".join(reading.file for reading in from_file.readings)
+    files = ", ".join(
+        dict.fromkeys(
+            file for reading in from_file.readings for file in (reading.file, *reading.by_file)
+        )
+    )
     ruled = [f"{flag_of(name)} {text}" for name, text in asked.given.items() if name in CHOICES]
     own = f"its plan with {', '.join(ruled)}" if ruled else "its own plan"
     if isinstance(detail, str):
@@ -90,6 +94,12 @@ def _changes(file_plan: Execution, best: Execution, from_file: FromFile) -> str:
     if not name:
         return ""
     here, there = (_lines(settings_of(plan), name) for plan in (file_plan, best))
+    if name == "DeepSpeed":
+        stated = {setting.rpartition(".")[2] for setting in reading.read}
+        here, there = (
+            [*_in_arguments(lines, stated), *_recomputed(plan, "Hugging Face" in reading.format)]
+            for lines, plan in ((here, file_plan), (there, best))
+        )
     removed = [line for line in here if line not in there]
     added = [line for line in there if line not in here]
     flags = {line.split(" ")[0].rstrip("=") for line in added}
@@ -104,6 +114,27 @@ def _changes(file_plan: Execution, best: Execution, from_file: FromFile) -> str:
     gone = [*(flag for flag in gone if flag not in replaced), *others]
     lines = (*added, *(f"no {flag}" for flag in gone))
     return ", ".join(_field(line, reading.read) if fields else line for line in lines)
+
+
+# What Hugging Face's arguments call settings of DeepSpeed's file, which has "auto" then.
+ARGUMENTS = {"train_micro_batch_size_per_gpu": "per_device_train_batch_size"}
+
+
+def _in_arguments(lines: Sequence[str], stated: Collection[str]) -> Iterator[str]:
+    """Yield settings of DeepSpeed's, those by the names of arguments that the files state."""
+    for line in lines:
+        name, _, value = line.partition(" ")
+        argument = ARGUMENTS.get(name, "")
+        yield f"{argument} {value}" if argument in stated else line
+
+
+def _recomputed(plan: Execution, trainer: bool) -> Iterator[str]:
+    """Yield what a plan recomputes, which DeepSpeed's file doesn't say."""
+    kind = plan.labels["recompute"]
+    if trainer and kind in ("none", "full"):
+        yield f"gradient_checkpointing = {'true' if kind == 'full' else 'false'}"
+    else:
+        yield f"recompute = {kind} (in code)"
 
 
 # Flags of Megatron-LM that say the same in another way, by that which a plan is written with.

@@ -431,8 +431,11 @@ def test_memory_that_keeps_a_file_s_plan_from_running_is_told(cli: Runner) -> No
 @pytest.mark.thorough
 def test_changes_are_in_the_words_of_the_file(cli: Runner) -> None:
     text = " ".join(cli(f"plan --from {DATA}/hf-deepspeed/run.sh --hardware dgx-h100").out.split())
-    assert "to change in run.sh:" in text
-    assert "train_micro_batch_size_per_gpu = 1" in text
+    assert "to change in run.sh, ds_z3_offload.json:" in text
+    # DeepSpeed's file has "auto" there, and nothing of recomputation.
+    assert "per_device_train_batch_size = 1" in text
+    assert "gradient_checkpointing = false recommended:" in text
+    assert "nothing recomputed" in text
     assert "--tensor-model" not in text
     assert "duplicate" not in cli(f"plan --from {DATA}/megatron-mla-moe/run.slurm").err
 
