@@ -17,6 +17,7 @@ from sweeps.errors import InputError
 from sweeps.launch.documents import flat
 from sweeps.launch.frameworks import settings_of
 from sweeps.launch.read_bridge import KEYS
+from sweeps.launch.read_hugging_face import FACTORY
 from sweeps.launch.settings import FrameworkSettings
 from sweeps.launch.terms import terms_of
 from sweeps.search.answer import WHOLE, Answer, answer
@@ -95,9 +96,12 @@ def _changes(file_plan: Execution, best: Execution, from_file: FromFile) -> str:
         return ""
     here, there = (_lines(settings_of(plan), name) for plan in (file_plan, best))
     if name == "DeepSpeed":
-        stated = {setting.rpartition(".")[2] for setting in reading.read}
+        stated = {setting.rpartition(".")[2] for setting in (*reading.read, *reading.no_cost)}
+        switch = "gradient_checkpointing" if "Hugging Face" in reading.format else ""
+        if not stated.isdisjoint(FACTORY):
+            switch = "disable_gradient_checkpointing"
         here, there = (
-            [*_in_arguments(lines, stated), *_recomputed(plan, "Hugging Face" in reading.format)]
+            [*_in_arguments(lines, stated), _recomputed(plan, switch)]
             for lines, plan in ((here, file_plan), (there, best))
         )
     removed = [line for line in here if line not in there]
@@ -128,13 +132,13 @@ def _in_arguments(lines: Sequence[str], stated: Collection[str]) -> Iterator[str
         yield f"{argument} {value}" if argument in stated else line
 
 
-def _recomputed(plan: Execution, trainer: bool) -> Iterator[str]:
-    """Yield what a plan recomputes, which DeepSpeed's file doesn't say."""
+def _recomputed(plan: Execution, switch: str) -> str:
+    """Return how a plan's recomputation is set, which isn't in DeepSpeed's file: by a switch."""
     kind = plan.labels["recompute"]
-    if trainer and kind in ("none", "full"):
-        yield f"gradient_checkpointing = {'true' if kind == 'full' else 'false'}"
-    else:
-        yield f"recompute = {kind} (in code)"
+    if not switch or kind not in ("none", "full"):
+        return f"recompute = {kind} (in code)"
+    on = (kind == "full") != switch.startswith("disable")
+    return f"{switch} = {'true' if on else 'false'}"
 
 
 # Flags of Megatron-LM that say the same in another way, by that which a plan is written with.

@@ -21,6 +21,8 @@ from sweeps.launch.terms import keys_of, terms_of
 FORMAT = "Hugging Face arguments"
 ACCELERATE = "Accelerate YAML"
 VERSION = "transformers 5.24.0"
+FACTORY = ("stage", "finetuning_type")  # Of LLaMA-Factory's files alone
+QUANTIZED = ("load_in_4bit", "load_in_8bit", "quantization_bit")
 KEYS = "hugging-face"
 # Accelerate's keys of a DeepSpeed configuration by DeepSpeed's.
 ZERO: Mapping[str, str] = terms_of(KEYS)["zero"]
@@ -63,13 +65,7 @@ def read_training(settings: Settings, *, zero: bool) -> None:
         reading.asks.append("--seq-length")
     _batch(settings, zero=zero)
     _precision(settings, zero=zero)
-    names = (
-        "gradient_checkpointing",
-        "activation_checkpointing",
-        "fsdp_config.fsdp_activation_checkpointing",
-    )
-    again = any(name in settings for name in names)
-    settings.take("recompute", "full" if again else "none", *names, why="no recomputation")
+    _recompute(settings)
     names = ("attn_implementation", "flash_attn", "use_flash_attention_2")
     word = settings.text(*names[:2], default="sdpa")
     if names[2] in settings:
@@ -136,6 +132,22 @@ def _batch(settings: Settings, *, zero: bool) -> None:
         settings.take("training_tokens", count * batch * length, "max_steps")
 
 
+def _recompute(settings: Settings) -> None:
+    own = "disable_gradient_checkpointing"  # LLaMA-Factory's, model_args.py @ff6d4d12ee
+    names = (
+        "gradient_checkpointing",
+        "activation_checkpointing",
+        "fsdp_config.fsdp_activation_checkpointing",
+    )
+    if any(name in settings for name in names):
+        settings.take("recompute", "full", *names)
+    elif _of_factory(settings):
+        kind = "none" if own in settings else "full"
+        settings.take("recompute", kind, own, why="layers recomputed, by LLaMA-Factory")
+    else:
+        settings.take("recompute", "none", *names, why="no recomputation")
+
+
 def _precision(settings: Settings, *, zero: bool) -> None:
     mixed = settings.text("mixed_precision")
     held = settings.text("torch_dtype", "dtype").rpartition(".")[2]
@@ -162,7 +174,7 @@ def _precision(settings: Settings, *, zero: bool) -> None:
         return
     if recipe := terms_of(KEYS)["optim"].get(optimizer):
         settings.take("recipe", recipe, "optim")
-    elif held == "bfloat16":
+    elif held == "bfloat16" or (precision == "bf16" and not zero and _freezes(settings)):
         note = "weights and states in 16 bits, no master copy"
         settings.take("recipe", "bf16_adam", "torch_dtype", "dtype", "pure_bf16", note=note)
     elif precision in ("fp32", "tf32"):
@@ -174,17 +186,37 @@ def _precision(settings: Settings, *, zero: bool) -> None:
         settings.take("recipe", "fsdp_adam", "optim", note=note)
 
 
+def _of_factory(settings: Settings) -> bool:
+    """Return whether settings are of LLaMA-Factory's files, which have a stage."""
+    return any(name in settings.by_name for name in FACTORY)
+
+
+def _adapts(settings: Settings) -> bool:
+    """Return whether adapters are trained: by LLaMA-Factory unless its file says otherwise."""
+    kind = settings.text("finetuning_type", default="lora" if _of_factory(settings) else "")
+    ranks = not {"lora_r", "lora_rank"}.isdisjoint(settings.by_name)
+    return "use_peft" in settings or kind == "lora" or (ranks and kind != "full")
+
+
+def _freezes(settings: Settings) -> bool:
+    """Return whether weights are frozen in 16 bits, as LLaMA-Factory loads those of adapters."""
+    return _of_factory(settings) and _adapts(settings)
+
+
 def _lora(settings: Settings) -> None:
-    rank = settings.number("lora_r", "lora_rank")
-    # LLaMA-Factory's files have a stage, and adapters unless they say otherwise.
-    factory = "stage" in settings.by_name
-    kind = settings.text("finetuning_type", default="lora" if factory else "")
+    kind = settings.text("finetuning_type")
     if kind not in ("", "full", "lora"):
         setting = settings.by_name["finetuning_type"]
         settings.reading.fault(setting, kind, "isn't modelled; full and lora are")
-    on = "use_peft" in settings or kind == "lora" or (not isnan(rank) and kind != "full")
-    if on:
-        usual = 8.0 if factory else 16.0
+    quantized = [name for name in QUANTIZED if name in settings]
+    if quantized:
+        settings.reading.notes.append(
+            f"{', '.join(quantized)}: not modelled, so that weights have their 16 or 32 bits here: "
+            "the memory of quantized ones is less"
+        )
+    rank = settings.number("lora_r", "lora_rank")
+    if _adapts(settings):
+        usual = 8.0 if _of_factory(settings) else 16.0
         rank = usual if isnan(rank) else rank
         settings.take("lora_rank", rank, "lora_r", "lora_rank", why=f"adapters of rank {usual:g}")
         targets = settings.text("lora_target_modules", "lora_target", default="all")

@@ -170,3 +170,16 @@ def test_a_reference_that_the_file_has_not_says_what_gives_it(tmp_path: Path) ->
     path.write_text(NEMO + "  tensor_model_parallel_size: ${x}\n")
     with pytest.raises(InputError, match=r"size \$\{x\}: refers to what .*, or give --tp"):
         read_launch(str(path))
+
+
+def test_llama_factory_recomputes_and_holds_frozen_weights_in_16_bits(tmp_path: Path) -> None:
+    path = tmp_path / "sft.yaml"
+    path.write_text(FACTORY)
+    full = read_launch(str(path), ON_64).given
+    assert (full["recompute"], full["recipe"]) == ("full", "fsdp_adam")
+    path.write_text(f"{FACTORY}disable_gradient_checkpointing: true\n")
+    assert read_launch(str(path), ON_64).given["recompute"] == "none"
+    path.write_text(FACTORY.replace(": full", ": lora") + "quantization_bit: 4\n")
+    reading = read_launch(str(path), ON_64)
+    assert (reading.given["recompute"], reading.given["recipe"]) == ("full", "bf16_adam")
+    assert any(note.startswith("quantization_bit: not modelled, so") for note in reading.notes)
