@@ -29,8 +29,8 @@ class Sweeps:
         # xarray keeps the first one's attributes, and with them what all cells are taken to have.
         for joined in [str(name) for name in dataset.dims if name in dataset.attrs]:
             warnings.warn(
-                f"datasets are joined along {joined}: what the first one holds fixed stands for "
-                f"all, as its memory's capacity does; sweep {joined}=[..] in place of joining",
+                f"datasets are joined along {joined}: the first one's constants stand for all, its "
+                f"memory's capacity among them; sweep {joined}=[..] instead",
                 stacklevel=3,
             )
 

@@ -181,5 +181,5 @@ def test_nothing_and_what_has_lost_its_attributes_are_refused(steps: xr.Dataset)
 def test_what_is_joined_along_a_constant_says_whose_it_is() -> None:
     given = {**STEPS, "gpus": 64}
     each = [sweeps.sweep("step_time", hardware=name, **given) for name in ("dgx-h100", "dgx-a100")]
-    with pytest.warns(UserWarning, match="joined along hardware: what the first one holds fixed"):
+    with pytest.warns(UserWarning, match="joined along hardware: the first one's constants"):
         str(xr.concat(each, "hardware").sweeps)

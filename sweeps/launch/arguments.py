@@ -139,7 +139,7 @@ class Settings:
             self._hole(setting, text, quantity)
             return None
         if "${" in text:
-            wrong = "refers to what isn't in the file, or is computed; write the number there"
+            wrong = "refers to a value that isn't in the file, or is computed; write the number"
             self.reading.fault(setting, text, f"{wrong}{_or_give(quantity)}")
             return None
         try:

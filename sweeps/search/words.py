@@ -307,8 +307,8 @@ def of_causal(detail: Detail) -> Iterator[str]:
     (told,) = details([detail.plan], ("mfu", "causal_mfu"))
     if told["causal_mfu"] < CAUSAL * told["mfu"]:
         yield (
-            "Note: MFU counts attention as if it weren't causal, as is usual; without what the "
-            f"mask leaves out it is {percent(told['causal_mfu'])}"
+            "Note: MFU counts attention as if it weren't causal, as is usual; of causal attention "
+            f"it is {percent(told['causal_mfu'])}"
         )
 
 

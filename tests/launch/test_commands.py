@@ -61,7 +61,7 @@ def test_values_that_refer_to_others(tmp_path: Path) -> None:
     expected = {"ffn_size": 16384, "kv_heads": 32, "sequence_length": 4096, "world_size": 32}
     assert {name: given[name] for name in expected} == expected
     path.write_text(NEMO.replace("num_layers: 32", "num_layers: ${model.num_layers}"))
-    with pytest.raises(InputError, match=r"num_layers \$\{model.num_layers\}: refers to what"):
+    with pytest.raises(InputError, match=r"num_layers \$\{model.num_layers\}: refers to a value"):
         read_launch(str(path))
 
 
@@ -168,7 +168,7 @@ def test_many_comments_in_a_json_file_are_a_line(tmp_path: Path) -> None:
 def test_a_reference_that_the_file_has_not_says_what_gives_it(tmp_path: Path) -> None:
     path = tmp_path / "nemo.yaml"
     path.write_text(NEMO + "  tensor_model_parallel_size: ${x}\n")
-    with pytest.raises(InputError, match=r"size \$\{x\}: refers to what .*, or give --tp"):
+    with pytest.raises(InputError, match=r"size \$\{x\}: refers to a value .*, or give --tp"):
         read_launch(str(path))
 
 
