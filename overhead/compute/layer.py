@@ -127,6 +127,8 @@ def dense_elementwise_bytes(
 @formula(
     assumes=(
         "tokens are put in order before and after each exchange: read and written four times",
+        "more than fused kernels move: 6 + 2 / top-k reads and writes per routed element and pass, "
+        "up to 4 if each rank gets a token once; with these, steps on GB200 fit less well",
     ),
     **EXPERTS,
 )

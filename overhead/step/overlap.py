@@ -236,6 +236,7 @@ WARMUP = cited(
     "megatron/core/pipeline_parallel/schedules.py, get_pp_rank_microbatches: one warm-up"
     " more with overlap_moe_expert_parallel_comm",
 )
+SLOWED = ("overlapped communication slows the concurrent compute, as for other collectives",)
 
 
 @formula(assumes=("passes of warm-up and cool-down run alone",), **WARMUP)
@@ -245,9 +246,15 @@ def unpaired_fraction(virtual_pipeline_size, pp, num_micro_batches):
     return xp.minimum(virtual_pipeline_size * pp / chunks, 1.0)
 
 
-def _some_alone(time: Array, late: Array, unpaired: Array) -> Array:
-    """Return what isn't hidden of a time where some passes run alone."""
-    return late + unpaired * xp.maximum(time - late, 0.0)
+def _slowing(time: Array, left: Array, contention: Array) -> Array:
+    """Return what is left of a time, and by how much the rest slows what it hides behind."""
+    return left + contention * xp.maximum(time - left, 0.0)
+
+
+def _some_alone(time: Array, late: Array, unpaired: Array, contention: Array) -> Array:
+    """Return what a layer waits for where some passes run alone."""
+    left = late + unpaired * xp.maximum(time - late, 0.0)
+    return _slowing(time, left, contention)
 
 
 declare(
@@ -260,26 +267,29 @@ declare(
 
 declare(
     "exposed_ep_forward_time",
-    ("ep_layer_forward_time", "paired_ep_forward_time", "unpaired_fraction"),
+    ("ep_layer_forward_time", "paired_ep_forward_time", "unpaired_fraction", "overlap_slowdown"),
     _some_alone,
+    assumes=SLOWED,
     **WARMUP,
 )
 
 
-@formula(**WARMUP)
+@formula(assumes=SLOWED, **WARMUP)
 def exposed_ep_backward_time(
     ep_layer_forward_time,
     paired_ep_forward_time,
     moe_layer_computing_time,
     unpaired_fraction,
+    overlap_slowdown,
     recomputed_exchanges,
     ep_overlap,
     moe_layer_matmul_recompute_time,
 ):
     """Exposed EP communication per layer, backward."""
     # Beside another pass: in what its computing has left behind the forward's exchanges
-    left = moe_layer_computing_time - (ep_layer_forward_time - paired_ep_forward_time)
-    paired = exposed(ep_layer_forward_time, ep_overlap, left)
-    once = _some_alone(ep_layer_forward_time, paired, unpaired_fraction)
+    beside = moe_layer_computing_time - (ep_layer_forward_time - paired_ep_forward_time)
+    paired = exposed(ep_layer_forward_time, ep_overlap, beside)
+    once = _some_alone(ep_layer_forward_time, paired, unpaired_fraction, overlap_slowdown)
     again = recomputed_exchanges * ep_layer_forward_time
-    return once + exposed(again, ep_overlap, moe_layer_matmul_recompute_time)
+    left = exposed(again, ep_overlap, moe_layer_matmul_recompute_time)
+    return once + _slowing(again, left, overlap_slowdown)
