@@ -192,8 +192,12 @@ def _remote(message, experts_per_token, distinct_nodes, ep_nodes):
 
 # DeepEP's documents on ranks of one node, what stays on a rank counted: docs/legacy.md, 153 and 158
 # of the 160 GB/s of an H800's links; README.md @0297fc8017, of the 722 of a B200's 643 and 675 with
-# 24 SMs, 726 and 740 with 64.  Between nodes, what stays taken off, 45 and 46 of 50 GB/s.
-PACE = "its kernels move all that a rank gets, its own tokens too, at the rate of NCCL rings"
+# 24 SMs, 726 and 740 with 64.  Between nodes, what stays taken off, 45 and 46 of 50 GB/s.  What
+# stays crosses no link, and is a smaller part the more ranks there are: a GB200 has 751 with 8, 687
+# with 16, 653 with 24, 624 with 32 and 615 with 36 (docs/README_Hybrid-EP.md @41cad94449, means of
+# dispatch and combine with 32 SMs).
+PACE = "bytes to other ranks of a node move at 7/8 of the NCCL ring rate, as measured with 8 ranks"
+RING_SHARE = 0.875
 
 
 def _near(message, experts_per_token, distinct_ranks):
@@ -244,9 +248,8 @@ def _priced_time(
 ):
     """Return the same with NCCL constants: link efficiencies, latencies, launch."""
     across = remote * ep_ranks_sharing_nic / (nic_efficiency * ep_nic_bandwidth)
-    # What a rank keeps goes through the same kernel, at the pace of the links.
-    within = near / (channel_efficiency * intra_bandwidth)
-    within = xp.where(ep_members_in_node > 1.0, within, 0.0)
+    share = (ep_members_in_node - 1.0) / ep_members_in_node
+    within = near * share / (RING_SHARE * channel_efficiency * intra_bandwidth)
     latencies = inter_node_step_latency, step_latency
     both = _ways(ep, ep_nodes, across, ep_members_in_node, within, *latencies)
     return xp.where(ep > 1.0, collective_launch_time + both, 0.0)

@@ -178,14 +178,19 @@ def test_a_rank_for_every_expert_gets_as_many_copies() -> None:
     assert one == pytest.approx(plain)
 
 
-# Bandwidth in GB/s that DeepEP's documents state of 8 ranks in a node, of all that a rank gets: 8
+# Bandwidth in GB/s that DeepEP's documents state of ranks in one node, of all that a rank gets: 8
 # experts of 256 a token, in bf16.  With 24 of B200's SMs it is within a tenth of what links reach.
 STATED = [(200e9, 0.8, 153), (200e9, 0.8, 158), (900e9, 0.802, 643), (900e9, 0.802, 675)]
+# Of more ranks of a GB200, 8 experts each: means of dispatch and combine, with 32 SMs.
+MORE = {8: 751, 16: 687, 24: 653, 32: 624, 36: 615}
+KERNELS = [(*case, 8, 32) for case in STATED] + [
+    (900e9, 0.802, stated, ranks, 8) for ranks, stated in MORE.items()
+]
 
 
-@pytest.mark.parametrize(("link", "efficiency", "stated"), STATED)
+@pytest.mark.parametrize(("link", "efficiency", "stated", "ranks", "each"), KERNELS)
 def test_kernels_of_one_node_have_the_stated_bandwidth(
-    link: float, efficiency: float, stated: float
+    link: float, efficiency: float, stated: float, ranks: int, each: int
 ) -> None:
     library = {
         "channel_efficiency": efficiency,
@@ -194,7 +199,9 @@ def test_kernels_of_one_node_have_the_stated_bandwidth(
         "step_latency": 0.8e-6,
         "collective_launch_time": 5e-6,
     }
-    values = {**MACHINE, **PLAN, **MODEL, **library, "ep": 8.0, "intra_bandwidth": link}
+    values = {**MACHINE, **PLAN, **MODEL, **library, "ep": ranks, "intra_bandwidth": link}
+    values |= {"gpus_per_node": ranks, "nics_per_node": ranks, "experts": ranks * each}
+    values["dp"] = ranks
     labels = {**LABELS, "dispatcher": "deduplicated", "library": "nccl"}
     evaluation = Evaluation(values, labels)
     rate = float(evaluation["dispatch_rank_bytes"] / evaluation["ep_dispatch_time"]) / 1e9
