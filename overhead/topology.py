@@ -94,7 +94,11 @@ def default_library() -> dict[str, float]:
         for name, figure in table.items()
     }
     host = _number(machine["scale_up"]["gpus_per_node"]["value"])
-    return values | {"pair_bandwidth_share": math.inf, "gpus_per_host": host, "collective_host_time": 0.0}
+    return values | {
+        "pair_bandwidth_share": 1.0,
+        "gpus_per_host": host,
+        "collective_host_time": 0.0,
+    }
 
 
 @cache
