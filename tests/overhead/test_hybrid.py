@@ -249,9 +249,11 @@ def test_chunks_in_some_layers_by_hand() -> None:
         chunks, whole = (
             sum(token % most + 0.5 for token in range(length)) / length for most in (8192, length)
         )
-        for name in ("causal_attention_span", "causal_tiled_span"):
-            span = held(name, "llama4-scout", sequence_length=length)
-            assert span == pytest.approx(0.75 * chunks + 0.25 * whole, rel=1e-12)
+        given = {**load_model("llama4-scout").shapes, "sequence_length": length}
+        labels = {**features(given), "mask": "causal", "attention_kernel": "cudnn"}
+        values = Evaluation(given, labels)
+        for name in ("causal_attention_span", "attended_span"):
+            assert float(values[name]) == pytest.approx(0.75 * chunks + 0.25 * whole, rel=1e-12)
 
 
 def test_sinks_are_parameters_and_move_nothing() -> None:
