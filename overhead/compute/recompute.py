@@ -69,7 +69,7 @@ def core_attention_time(
 @formula(
     returns="layer_attention_recompute_time",
     assumes=(
-        "kept results and their sums of exponentials are all that a backward takes of a forward",
+        "the backward pass takes nothing of attention but results and sums of exponentials",
         "a ring merges its parts once more, kept or not",
     ),
     when=ALL,
@@ -84,7 +84,7 @@ def whole_attention_time(
     mixer_scan_flops,
     tp,
 ):
-    """Attention time of recomputed layers: all, or what isn't scores and values."""
+    """Attention time of recomputed layers: all, or without scores and values."""
     core = _core(attention_forward_time, attention_forward_flops, rank_tokens, mixer_scan_flops, tp)
     kept = (1.0 - recompute_core_attn) * core
     return recomputed_fraction * (attention_forward_time - kept)
