@@ -214,7 +214,7 @@ class Operation(CommonOperation, total=False):
     ramp_time: Values
     local_copy_bandwidth: Values
     all_reduce_copy_ratio: Values
-    pair_bandwidth_share: Values
+    pair_bandwidth_ratio: Values
     nvls_time: Values
     nvls_hosts_time: Values
     nvls_efficiency: Values
@@ -1030,7 +1030,7 @@ class Step(CommonStep, total=False):
     ramp_time: Values
     local_copy_bandwidth: Values
     all_reduce_copy_ratio: Values
-    pair_bandwidth_share: Values
+    pair_bandwidth_ratio: Values
     nvls_time: Values
     nvls_hosts_time: Values
     nvls_efficiency: Values

@@ -49,9 +49,9 @@ def node_nic_bandwidth(
     returns="pair_bandwidth",
     assumes=("links of a GPU are as fast as one another: more bandwidth is that of each",),
 )
-def pair_bandwidth(intra_bandwidth, pair_bandwidth_share):
+def pair_bandwidth(intra_bandwidth, pair_bandwidth_ratio):
     """Bandwidth between two GPUs of a node, a share of what all links of a GPU have."""
-    return intra_bandwidth * pair_bandwidth_share
+    return intra_bandwidth * pair_bandwidth_ratio
 
 
 @priced(returns="port_rate", when=NODES)

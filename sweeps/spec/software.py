@@ -264,7 +264,7 @@ def _wiring(machine: Machine) -> dict[str, Origin]:
         whole = figures["intra_bandwidth"].value
         pair = link.origin.derived(min(link.value / whole, 1.0), "; of all links of a GPU")
     host = figures.get("gpus_per_host", figures["gpus_per_node"])
-    return {"pair_bandwidth_share": pair, "gpus_per_host": host.origin}
+    return {"pair_bandwidth_ratio": pair, "gpus_per_host": host.origin}
 
 
 def own_library(machine: Machine) -> Origin:

@@ -36,7 +36,7 @@ WORSE = (
     "pod_oversubscription",
     "simple_fabric_factor",
 )
-BETTER = ("intra_bandwidth", "inter_bandwidth", "pod_bandwidth", "pair_bandwidth_share", *SHARES)
+BETTER = ("intra_bandwidth", "inter_bandwidth", "pod_bandwidth", "pair_bandwidth_ratio", *SHARES)
 STEPWISE = [
     algorithm
     for algorithm in ALGORITHMS.values()
@@ -99,7 +99,7 @@ def drawn(rng: np.random.Generator, algorithm: Algorithm, pods: bool) -> dict[st
     for name in (*LINKS, *LIBRARY):
         found[name] = around(found[name])
     found |= {name: rng.uniform(0.3, 1.0, POINTS) for name in SHARES}
-    found["pair_bandwidth_share"] = rng.choice([0.1, 0.4, 1.0], POINTS)
+    found["pair_bandwidth_ratio"] = rng.choice([0.1, 0.4, 1.0], POINTS)
     found["message_bytes"] = np.exp(rng.uniform(np.log(1e2), np.log(1e11), POINTS))
     found |= {"oversubscription": rng.uniform(1.0, 4.0, POINTS), "hops": 1.0, "nodes_per_leaf": 1.0}
     if algorithm.topology == "hierarchical":
