@@ -124,6 +124,7 @@ def both() -> xr.Dataset:
     return sweeps.sweep(["time", "step_time", "peak_memory"], **axes)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("selected", [0, [-1], [1, 0]])
 def test_a_part_is_computed_again_along_the_dimensions_that_it_has(
     both: xr.Dataset, selected: Any

@@ -191,6 +191,7 @@ def test_stages_of_layers_of_several_kinds_are_said_to_be_a_mean(
     assert actual[:1] == [said][: bool(said)]
 
 
+@pytest.mark.thorough
 def test_a_hybrid_s_order_is_told_in_letters(cli: Runner) -> None:
     line = "analysis --model nemotron-3-nano-30b-a3b --num-gpus 8 --seq-len 4096 --show defaults"
     assert "layer_order_1 = MEMEM*EMEMEM*EMEMEM*EMEMEM" in " ".join(cli(line).out.split())
@@ -297,6 +298,7 @@ def test_each_flag_changes_what_it_says(
         assert (after > before) if rises else (after < before)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "line", ["collective --message-size 1GiB", "analysis --model llama3-8b --seq-len 8k"]
 )
@@ -320,6 +322,7 @@ def test_a_plan_says_that_nothing_meets_the_oversubscription(cli: Runner) -> Non
     assert said not in cli(line).out
 
 
+@pytest.mark.thorough
 def test_the_heading_says_how_experts_are_split(cli: Runner) -> None:
     """ETP is TP unless given, and the one costs a multiple of the other."""
     step = "analysis --model mixtral-8x22b --gpus 128 --tp 8 --ep 8 --global-batch 256 --seq-len 4k"
@@ -696,6 +699,7 @@ def test_a_tpu_trains_on_its_torus_by_xla(cli: Runner) -> None:
         assert {name: cell[name] for name in numbers} == {name: alone[name] for name in numbers}
 
 
+@pytest.mark.thorough
 def test_a_table_says_which_axis_changes_nothing(cli: Runner) -> None:
     """A ring leaves a leaf switch once, so that oversubscription of eight nodes is idle."""
     line = "analysis --model llama3-8b --gpus 64,128 --batch-size 1 --global-batch-size 128 --tp 8"

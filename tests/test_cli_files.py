@@ -232,6 +232,7 @@ def test_figures_are_checked_in_a_dry_run_and_drawn_where_asked_for(
     assert "drew outputs/plain-" in cli("run plain.toml --plot").out
 
 
+@pytest.mark.thorough
 def test_a_huge_sweep_says_how_large_it_is_in_a_dry_run(cli: Runner, spec: Path) -> None:
     line = "run mine.toml --set latency=1e-7:1:log100000 --set message_bytes=1:1e9:log100000"
     assert "grid: 80,000,000,000 cells" in cli(f"{line} --no-plot --dry-run").out
@@ -464,6 +465,7 @@ def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
     ] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "answer"),
     [

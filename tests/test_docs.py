@@ -80,6 +80,7 @@ def test_links_lead_somewhere(trees: dict[str, ElementTree.Element]) -> None:
     assert {link.partition("#")[0] for _, link in links} >= {*trees}
 
 
+@pytest.mark.thorough
 def test_everything_has_a_place(trees: dict[str, ElementTree.Element]) -> None:
     ids = {position for _, position in places(trees)}
     assert ids >= {*VOCABULARY, *(f"formula-{name}" for name in REGISTRY)}

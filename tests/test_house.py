@@ -228,6 +228,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert not command("--help") & HEAVY
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("arguments", [COLLECTIVE, OVERLAP], ids=["collective", "overlap"])
 def test_an_answer_without_figures_loads_numpy_alone(arguments: list[str]) -> None:
     assert command(*arguments) & HEAVY == {"numpy"}

@@ -101,6 +101,7 @@ def test_scales_of_8_bits_are_as_slow_as_measured() -> None:
         assert step_time == pytest.approx(measured, rel=0.015), name
 
 
+@pytest.mark.thorough
 def test_a_scaling_is_told_in_several_ways() -> None:
     rows = one("step_time", precision="fp8", fp8_scaling="row")
     assert rows == one("step_time", precision="fp8", framework="torchtitan+rowwise_fp8")
@@ -162,6 +163,7 @@ def test_one_measured_step_tells_others_of_the_machine() -> None:
     assert np.mean(np.abs(after)) == pytest.approx(0.14, abs=0.01)
 
 
+@pytest.mark.thorough
 def test_a_measured_step_narrows_the_band() -> None:
     bands = error_bands()["step_time"]
     assert band() == (bands["other_node"]["low"], bands["other_node"]["high"])

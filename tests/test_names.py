@@ -74,6 +74,7 @@ def test_equal_values_of_one_quantity_are_fine(cli: Runner, line: str) -> None:
     assert cli(line).records == cli(plain).records
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -196,6 +196,7 @@ def test_what_cannot_be_bought_says_why_at_once(cli: Runner) -> None:
     assert answer.startswith("no machine can: 0.01 days are below the 0.0689 days of 131,072 GPUs")
 
 
+@pytest.mark.thorough
 def test_a_formula_keeps_the_name_of_what_nobody_states(cli: Runner) -> None:
     plan = "--model llama3-8b --gpus 8 --tp 4 --hardware gaudi3"
     derivation = cli(f"analysis {plan} --show formulas").out

@@ -178,6 +178,7 @@ def test_unknown_names_are_refused_at_once(model: Prepared) -> None:
         sweeps.prepare("step_time", model="llama3-8b", tp=[1, 2])
 
 
+@pytest.mark.thorough
 def test_it_can_be_pickled_and_called_by_threads(model: Prepared) -> None:
     document = pickle.loads(pickle.dumps(model))
     plans = [(tp, pp) for tp in (1, 2, 4, 8) for pp in (1, 2)] * 8
@@ -219,6 +220,7 @@ def test_own_formulas_are_called_as_they_are() -> None:
         assert same(model(**point).slow_time, wanted.slow_time)
 
 
+@pytest.mark.thorough
 def test_the_example_of_the_guide_finds_the_best_plan() -> None:
     # The search of the guide's page, beside a sweep of all that it goes through.
     page = next(page for page in guide_pages() if page.name == "python")

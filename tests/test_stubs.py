@@ -51,6 +51,7 @@ WRONG = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("path", "made"), [(STUBS, text_of), (GIVEN, given_text)])
 def test_the_types_are_those_of_the_options(path: Path, made: Callable[[], str]) -> None:
     if WRITE:

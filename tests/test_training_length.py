@@ -55,6 +55,7 @@ def test_each_model_of_several_has_its_own_length() -> None:
         public.sweep(wanted, model=["llama3-8b", "grok-1"], **STEP)
 
 
+@pytest.mark.thorough
 def test_a_model_beside_others_is_as_alone() -> None:
     """Grok-1 has four norms in a layer, DeepSeek-V3.2 an index: what the others lack is usual."""
     models = ["llama3-8b", "grok-1", "deepseek-v3.2", "deepseek-v4-flash", "qwen3-next-80b-a3b"]
@@ -98,6 +99,7 @@ def test_a_batch_in_tokens_has_sequences_of_the_model_s_length() -> None:
     assert read_request({**asked, "sequence_length": 2048}).lengths == ()
 
 
+@pytest.mark.thorough
 def test_python_s_plans_take_it() -> None:
     asked: dict[str, Any] = {"model": "llama3-8b", "gpus": 8, "global_batch_size": 64, "tp": [1, 2]}
     taken, given = public.plan(**asked), public.plan(**asked, sequence_length=8192)

@@ -63,6 +63,7 @@ def predicted(cli: Runner, operation: str, ranks: int, sizes: str, more: str = "
     return [float(row["latency_s"]) for row in rows]
 
 
+@pytest.mark.thorough
 def test_the_written_file_predicts_what_the_fit_does(cli: Runner, logs: str) -> None:
     calibration = calibrate(CalibrationRequest(logs=shlex.split(logs), hardware="dgx-h100"))
     write_hardware(calibration, Path("mine.toml").absolute())
@@ -134,6 +135,7 @@ def test_records(cli: Runner, logs: str) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_nothing_is_overwritten(cli: Runner, logs: str) -> None:
     for name in ("mine.toml", "rows.nc", "outputs/calibrate.png"):
         Path(name).parent.mkdir(exist_ok=True)

@@ -153,6 +153,7 @@ LINES: dict[str, tuple[str, list[tuple[Group, Callable[[np.ndarray], np.ndarray]
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "most"), [("all_gather", 0.03), ("all_reduce", 0.06)])
 def test_straight_lines_come_out(name: str, most: float) -> None:
     hardware, lines = LINES[name]

@@ -52,6 +52,7 @@ def networks(draw: st.DrawFn) -> tuple[list[simulated.Link], tuple[tuple[int, ..
     return types, tuple(draw(path) for _ in range(3))
 
 
+@pytest.mark.thorough
 @given(networks(), st.fractions(0, 50, max_denominator=7))
 def test_a_message(network: Any, size: Fraction) -> None:
     types, (hops, *_) = network
@@ -71,6 +72,7 @@ def test_a_message(network: Any, size: Fraction) -> None:
     assert float(ours) == pytest.approx(float(energy), rel=EXACT)
 
 
+@pytest.mark.thorough
 @given(networks(), st.integers(2, 14), st.integers(1, 4), positive)
 def test_a_ring(network: Any, ranks: int, size: int, message: Fraction) -> None:
     types, paths = network

@@ -272,6 +272,7 @@ def test_buy_saves_what_to_buy(cli: Runner) -> None:
     assert f"{spec['constants']['world_size']:,}" == gpus
 
 
+@pytest.mark.thorough
 def test_nothing_is_overwritten(cli: Runner) -> None:
     cli(f"{LINE} --save launch")
     kept = Path("launch/megatron-lm.sh").read_bytes()
@@ -315,6 +316,7 @@ def test_a_script_is_read_as_the_plan_it_was_made_of(
 OFFLOADED: Case = examples(__file__, "offloaded")
 
 
+@pytest.mark.thorough
 def test_software_that_repeats_attention_with_whole_layers_is_told() -> None:
     kept = {**OFFLOADED, "framework": "torchtitan", "recompute": "full"}
     for repeats in ("0", "1"):

@@ -80,6 +80,7 @@ def test_shipped_recipes_are_read_whole() -> None:
     assert one.assumed == ()
 
 
+@pytest.mark.thorough
 def test_a_recipe_s_own_question_has_its_plan_alone() -> None:
     for case in cases(None, "E0004", "E0251"):
         rows = space_of(plan_alone(case)).rows
@@ -128,6 +129,7 @@ def test_no_plan_that_is_tried_beats_the_best(own: dict[str, Expert]) -> None:
     assert any("theirs loses in" in line for line in choice_lines([cut], 0.03, every=True))
 
 
+@pytest.mark.thorough
 def test_each_loss_has_its_strongest_reason(own: dict[str, Expert]) -> None:
     lost = ("TP communication +1 s",)
     good, cut = own["good"], replace(own["cut"], band=0.0, lost=lost)

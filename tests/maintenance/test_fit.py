@@ -143,6 +143,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own.csv"
 
 
+@pytest.mark.thorough
 def test_the_command_tells_constants(own: str, capsys: pytest.CaptureFixture[str]) -> None:
     command([own, "--no-fit", "--json"], standalone_mode=False)
     rows = json.loads(capsys.readouterr().out)

@@ -110,6 +110,7 @@ def test_what_no_law_reads_lives() -> None:
     assert verdict(found, found.functions())[0] == LIVES
 
 
+@pytest.mark.thorough
 def test_a_mutant_is_loaded_by_a_process_of_its_own() -> None:
     command = (
         "import tests.maintenance.mutant\nfrom tests.maintenance.test_mutate import interval\n"
@@ -125,6 +126,7 @@ def test_a_mutant_is_loaded_by_a_process_of_its_own() -> None:
     assert (ROOT / RUN).read_text(encoding="utf-8") == source
 
 
+@pytest.mark.thorough
 def test_every_package_with_mutants_has_tests() -> None:
     called = {*reach().formulas, *reach().algorithms}
     first = {mutant.package: mutant for mutant in mutants(reach().paths)}

@@ -52,6 +52,7 @@ def kernel(algorithm: Algorithm, columns: Columns) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.thorough
 @every_algorithm
 def test_declaration_holds_together(algorithm: Algorithm) -> None:
     algorithm.check()
@@ -125,6 +126,7 @@ def _longest(columns: Columns) -> np.ndarray:
     return np.maximum(columns["ranks"], columns["hops"])
 
 
+@pytest.mark.thorough
 @every_algorithm
 def test_kernel_broadcasts(algorithm: Algorithm) -> None:
     """Inputs that vary along different dimensions give what each row of them gives."""

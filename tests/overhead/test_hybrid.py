@@ -374,6 +374,7 @@ def test_a_rank_s_part_of_sparse_attention() -> None:
     assert float(bare) == bands["experts_bare"]["low"]
 
 
+@pytest.mark.thorough
 def test_hybrids_beside_published_steps() -> None:
     """Of 22 step times of Nemotron-3 Nano and Super four in five are within their band.
 

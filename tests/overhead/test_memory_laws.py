@@ -57,6 +57,7 @@ def test_parts_sum_to_totals(plan: dict[str, float], model: Given, kernel: str) 
     assert all((part >= 0).all() for part in report.parts.values())
 
 
+@pytest.mark.thorough
 @laws
 @given(
     pp=st.sampled_from([2.0, 4.0, 8.0, 16.0]),
@@ -135,6 +136,7 @@ def test_memory_falls_with_tensor_and_pipeline_parallelism(
         assert (np.diff(reserved) <= 1e-6 * reserved[:-1]).all(), name
 
 
+@pytest.mark.thorough
 @laws
 @given(plan=PLANS, model=MODELS, kernel=KERNELS)
 def test_recomputation_saves_memory(plan: dict[str, float], model: Given, kernel: str) -> None:

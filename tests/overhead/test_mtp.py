@@ -91,6 +91,7 @@ def test_the_step_grows_by_a_layer_and_the_logits_each(count: int) -> None:
     ) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_more_further_tokens_never_take_less() -> None:
     counts = np.arange(4.0)
     plan = {**DEEPSEEK, **BARE, "num_micro_batches": 32, "pp": 8, "ep": 8, "dp": 8}

@@ -125,6 +125,7 @@ def test_one_of_fsdp_is_both() -> None:
         assert found(FSDP, *names, **{name: 1}) == both
 
 
+@pytest.mark.thorough
 def test_along_frameworks_each_is_what_it_is_alone() -> None:
     names = ("step_time", "peak_memory", "host_memory", "error_band_high")
     frameworks = ["deepspeed", "torchtitan", "megatron-lm"]

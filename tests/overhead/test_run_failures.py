@@ -302,6 +302,7 @@ CASES = st.tuples(
 )
 
 
+@pytest.mark.thorough
 @hypothesis.settings(max_examples=max(hypothesis.settings.default.max_examples // 3, 1))
 @hypothesis.example(cases=[(0.5, 0.06, 2.5, 0.0), (0.9, 254.0, 0.86, 1.3)])
 @hypothesis.example(cases=[(0.99, 3e15, 1.0, 1.0), (0.5, 2e17, 0.0, 1.0)])

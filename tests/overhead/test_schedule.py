@@ -332,6 +332,7 @@ ENDS = tuple(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("schedule", ["gpipe", "forward_only"])
 def test_uneven_ends_are_exact(schedule: str) -> None:
     for case, ends in product(cases(schedule, TRANSFERS[1:2], (0, 1, 4, 9)), ENDS):
@@ -424,6 +425,7 @@ NEAR = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("schedule", NEAR)
 def test_uneven_ends_of_split_backward_passes(schedule: str) -> None:
     for signs, (least, most, mean) in zip(((1, 1), (1, -1)), NEAR[schedule], strict=True):

@@ -177,6 +177,7 @@ def test_a_cut_that_loses_time_exposes_more() -> None:
     assert np.all(values["exposed_tp_time"] - values["exposed_tp_time"][0] <= most)
 
 
+@pytest.mark.thorough
 @given(
     tp=st.sampled_from([2, 4, 8, 16]),
     bandwidth=st.floats(1e9, 1e13),

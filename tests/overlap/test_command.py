@@ -224,6 +224,7 @@ def test_pipelines_by_schedule(cli: Runner) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_a_figure_beside_a_file_has_words_and_leaves_no_folder(cli: Runner, tmp_path: Path) -> None:
     cli("overlap --kind ring_exchange,bulk_queued --compute 4ms --comm 3ms --output o.nc --plot")
     assert not (tmp_path / "outputs").exists()

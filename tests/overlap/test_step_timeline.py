@@ -371,6 +371,7 @@ def test_the_command_writes_a_step(cli: Runner, tmp_path: Path) -> None:
     assert ">tp<" not in drawn
 
 
+@pytest.mark.thorough
 def test_the_command_marks_the_time_of_a_form_that_is_not_exact(
     cli: Runner, tmp_path: Path
 ) -> None:

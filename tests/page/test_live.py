@@ -504,6 +504,7 @@ def test_what_a_page_cannot_be_of_is_said(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_traced_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def untraced(*_: Any) -> str:
         raise RecordingError

@@ -327,6 +327,7 @@ def test_504_gpus() -> None:
 # Experts.
 
 
+@pytest.mark.thorough
 def test_experts_are_split_beside_and_instead_of_tensors() -> None:
     one = mixture()
     ways = {(plan["ep"] > 1.0, plan["etp"] > 1.0) for plan in one.search.splits}

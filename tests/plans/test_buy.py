@@ -356,6 +356,7 @@ def test_several_purchases_have_the_numbers_of_each_alone(cli: Runner) -> None:
             assert {name: several[name] for name in same} == {name: one[name] for name in same}
 
 
+@pytest.mark.thorough
 def test_the_figure_of_several_purchases_names_each(cli: Runner, tmp_path: Path) -> None:
     line = "buy --model llama3-8b -b 64 -s 4096 --price 2.5 --tokens 50B --days 10,20"
     cli(f"{line} --output b.nc --plot")
@@ -435,6 +436,7 @@ def test_the_fewest_gpus_are_the_same_when_asked_for_by_number(cli: Runner) -> N
     assert cli(f"{base} --gpus {asked}").out.split(",")[0] == cli(base).out.split(",")[0]
 
 
+@pytest.mark.thorough
 def test_compared_numbers_say_which_cant_make_it(cli: Runner) -> None:
     ran = cli(f"{COMPARED} -b 64 --tokens 50B --days 3 --gpus 8,16,100", fine=False)
     assert ran.code == 0
@@ -532,6 +534,7 @@ def test_numbers_between_are_tried_once_each_and_end() -> None:
     assert {*asked} <= {*nodes.between(64, 2048)}
 
 
+@pytest.mark.thorough
 def test_what_a_run_costs_is_that_of_its_gpus_and_spares(cli: Runner) -> None:
     """By hand, from the row alone; a node of 72 GPUs is no unit of what fails."""
     machines = "--hardware dgx-h100,gb200-nvl72 --price dgx-h100=2.5,gb200-nvl72=10.5"
@@ -543,6 +546,7 @@ def test_what_a_run_costs_is_that_of_its_gpus_and_spares(cli: Runner) -> None:
         assert 1e6 * million == pytest.approx((gpus + spares) * days * 24.0 * price, rel=0.01)
 
 
+@pytest.mark.thorough
 def test_what_owning_is_assumed_to_cost_is_told(cli: Runner) -> None:
     line = "buy --model llama3-8b --tokens 100B --days 60 --hardware dgx-h100 --capital-cost 40000"
     told = " ".join(cli(line).out.split())

@@ -40,6 +40,7 @@ def drawn(dataset: xr.Dataset, folder: Path, **declaration: Any) -> str:
     return "\n".join(texts(svg))
 
 
+@pytest.mark.thorough
 def test_curves_say_what_they_show(networks: Make, tmp_path: Path) -> None:
     at = {"collective": "all_reduce", "ranks": 64}
     text = drawn(networks(), tmp_path, kind="curves", at=at, lower_bound=True)
@@ -111,6 +112,7 @@ def test_a_map_tells_where_the_best_changes_and_where_the_bound_is_near(
     assert "A word below." in text
 
 
+@pytest.mark.thorough
 def test_a_map_of_flags_shows_what_was_chosen(algorithms: Make, tmp_path: Path) -> None:
     text = drawn(algorithms(), tmp_path, kind="best", value="chosen_algorithm")
     assert "Algorithm chosen, by message size and ranks" in text
@@ -249,6 +251,7 @@ def test_a_folder_that_cannot_be_is_one_clear_line(networks: Make, tmp_path: Pat
         draw(networks(points=9), declaration, tmp_path / "file" / "figure")
 
 
+@pytest.mark.thorough
 def test_a_name_with_dots_keeps_them(networks: Make, tmp_path: Path) -> None:
     declaration = {"kind": "curves", "at": {"ranks": 4, "collective": "p2p"}}
     paths = draw(networks(points=9), declaration, tmp_path / "new" / "h100-1.5x")

@@ -460,6 +460,7 @@ def real() -> xr.Dataset:
     )
 
 
+@pytest.mark.thorough
 def test_memory_of_a_sweep_adds_up(real: xr.Dataset) -> None:
     canvas = canvas_of(real, kind="memory", most=30)
     shown = totals(canvas)

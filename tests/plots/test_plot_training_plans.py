@@ -257,6 +257,7 @@ BY_BANDWIDTH: dict[str, Any] = {
 }
 
 
+@pytest.mark.thorough
 def test_curves_are_in_percent_of_their_baseline(tmp_path: Path) -> None:
     made = make_training(bandwidth=BANDWIDTH)
     canvas = canvas_of(made, **BY_BANDWIDTH)

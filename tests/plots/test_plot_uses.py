@@ -203,6 +203,7 @@ def plotted(folder: Path, name: str) -> list[Path]:
     return sorted(one for one in folder.iterdir() if one != path)
 
 
+@pytest.mark.thorough
 def test_a_slide_is_a_page_of_16_by_9(tmp_path: Path) -> None:
     png, svg = plotted(tmp_path, "slide")
     assert (png.name, svg.name) == ("a-scaling-slide.png", "a-scaling-slide.svg")
@@ -246,6 +247,7 @@ def test_a_command_draws_in_a_style(
     assert not list(tmp_path.glob("*.png"))
 
 
+@pytest.mark.thorough
 def test_panels_of_bars_are_below_each_other_in_a_column() -> None:
     made = make_training(micro_batch_size=(1, 2, 4, 8))
     with using("paper"):

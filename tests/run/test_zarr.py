@@ -78,6 +78,7 @@ def test_a_store_holds_what_a_file_holds(tmp_path: Path, file: Path, workers: in
         xr.testing.assert_identical(copy.load(), expected.load())
 
 
+@pytest.mark.thorough
 @needs_zarr
 def test_a_store_of_format_2_is_read(tmp_path: Path) -> None:
     path, former = tmp_path / "x.zarr", tmp_path / "former.zarr"
@@ -91,6 +92,7 @@ def test_a_store_of_format_2_is_read(tmp_path: Path) -> None:
     assert describe(former).sizes == describe(path).sizes
 
 
+@pytest.mark.thorough
 @needs_zarr
 @pytest.mark.parametrize("compress", [False, True])
 def test_a_store_goes_on_where_it_was(tmp_path: Path, compress: bool) -> None:
@@ -116,6 +118,7 @@ def test_a_store_goes_on_where_it_was(tmp_path: Path, compress: bool) -> None:
     assert names(tmp_path) == ["whole.zarr", "x.zarr"]
 
 
+@pytest.mark.thorough
 @needs_zarr
 def test_a_store_is_replaced_only_with_leave(tmp_path: Path) -> None:
     path = tmp_path / "x.zarr"

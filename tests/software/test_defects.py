@@ -97,6 +97,7 @@ def log(operation: str, lines: tuple[tuple[int, float, float], ...]) -> dict[int
     return {n: [time * US for time in each] for n, each in times.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("operation", "lines", "hardware", "most"),
     [("all_gather", GATHER, "dgx-b200", 0.03), ("all_reduce", REDUCE, "dgx-h100", 0.06)],

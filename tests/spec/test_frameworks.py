@@ -199,6 +199,7 @@ inner_keys = st.sampled_from(
 )
 
 
+@pytest.mark.thorough
 @given(
     st.dictionaries(
         keys, values | st.dictionaries(inner_keys, values | st.dictionaries(inner_keys, values))

@@ -322,6 +322,7 @@ def test_the_catalogue_lists_machines_models_frameworks_and_libraries(
     assert len(lines) == sum(map(len, listed)) + 10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", [hardware_names(), model_names()])
 def test_an_entry_has_at_most_40_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]

@@ -117,6 +117,7 @@ def test_options_given_by_hand_come_after_the_preset_s() -> None:
     assert job.resolved.constants["eager_launch_fraction"] == 0.75
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("option", "name", "value"),
     [("eager", "loss", "eager"), ("full_recompute", "recompute", "full")],
@@ -196,6 +197,7 @@ def test_a_measured_row_takes_its_release_and_what_it_says_itself() -> None:
     assert "ep_overlap" not in off.labels["framework"]
 
 
+@pytest.mark.thorough
 def test_screens_say_what_a_preset_set(capsys: pytest.CaptureFixture[str]) -> None:
     machine = ("--hardware", "gb200-nvl72", "--gpus", "64", "--ep", "64")
     asked = ["analysis", "--model", "deepseek-v3", *machine]

@@ -37,6 +37,7 @@ def test_other_shapes_are_nobody_s_release(name: str) -> None:
         load_model(name)
 
 
+@pytest.mark.thorough
 def test_no_name_of_the_catalogue_means_another() -> None:
     known = {model_name: load_model(model_name).hugging_face for model_name in model_names()}
     for own, names in known.items():
@@ -50,6 +51,7 @@ def test_of_two_that_are_meant_none_is() -> None:
     assert release_of("us/Model-7B", known) == "first"
 
 
+@pytest.mark.thorough
 def test_commands_say_whose_shapes_a_name_has(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -128,6 +128,7 @@ def test_names_may_come_after_events(tmp_path: Path) -> None:
         assert analysis.computation == pytest.approx(compute * 1e-6), name
 
 
+@pytest.mark.thorough
 def test_many_parts_are_read_like_one(tmp_path: Path) -> None:
     """A file of several megabytes is cut between events; all of them are read."""
     many = [row(1, 14, "loop_add_fusion", 10 * k, 5, hlo_op="fusion.2") for k in range(30_000)]
