@@ -101,6 +101,7 @@ class Resolver:
             if "topology" not in self.given and "ranks" in self.given:
                 self._networks()
             self._whole_ports()
+            self._switch_latency()
             self._algorithms()
         self._check_link()
         self._every_algorithm()
@@ -384,6 +385,20 @@ class Resolver:
         self._spread("intra_bandwidth", values)
         self.origins["intra_bandwidth"] = once(map(_whole_port, self.machines))
 
+    def _switch_latency(self) -> None:
+        """Leave a machine's switch that reduces its own latency where a link's is given."""
+        given = {"latency", "intra_latency"} & self.sweep.given
+        if not given or "in_network_latency_factor" in self.sweep.given:
+            return
+        if not any("in_network_latency" in machine.figures for machine in self.machines):
+            return
+        link = self._on_axes("intra_latency")
+        if "latency" in given:
+            link = np.where(self._on_axes("topology") == HIERARCHY, link, self._on_axes("latency"))
+        own = self._of_machines(lambda machine: _own_latency("in_network_latency", machine))
+        self._spread("in_network_latency_factor", slower(own, link))
+        self.origins["in_network_latency_factor"] = once(map(_slow_switch, self.machines))
+
     def _network(self, machine: Machine, ranks: float) -> Origin:
         """Return a machine's network for a number of ranks: its node's, or its nodes'."""
         sizes = self._column("gpus_per_node") if "gpus_per_node" in self.sweep.given else ()
@@ -609,6 +624,18 @@ def _whole_port(machine: Machine) -> Origin:
     return link.derived(machine.ports * link.value, why)
 
 
+def slower(switch: NDArray[np.float64], link: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how much slower a message is that the switch reduces; never faster than its link."""
+    times = np.divide(switch, link, out=np.ones(np.broadcast(switch, link).shape), where=link > 0.0)
+    return np.fmax(times, 1.0)
+
+
+def _slow_switch(machine: Machine) -> Origin:
+    """Return what says how slow a machine's switch is, by the latency of a link that is given."""
+    origin = figure_of(machine, "in_network_latency_factor").of(machine.name)
+    return origin.derived(origin.value, "; by the link latency that is given")
+
+
 def _own_latency(name: str, machine: Machine) -> float:
     """Return a machine's latency; NaN where its file has none."""
     return machine.figures[name].value if name in machine.figures else math.nan
@@ -628,7 +655,8 @@ def figure_of(machine: Machine, name: str) -> Origin:
         slow, plain = (machine.figures.get(f"{of}_latency") for of in ("in_network", "intra"))
         if slow is None or plain is None or not plain.value:
             return assumed(1.0, "as any message")
-        return replace(slow.origin, value=slow.value / plain.value)
+        times = slower(np.array(slow.value), np.array(plain.value))
+        return replace(slow.origin, value=float(times))
     figure = machine.figures.get(name)
     if figure is not None:
         return figure.origin

@@ -106,6 +106,7 @@ class TrainingResolver(PresetResolver, Statement):
             self._own_topology(grids)
         self.label("topology", STEP_DEFAULTS["topology"])
         self._whole_ports()
+        self._switch_latency()
 
     def _usual_framework(self, machine: Machine) -> Origin:
         """Return what trains: a model of the catalogue as software does, bare sizes as textbooks.

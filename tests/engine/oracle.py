@@ -82,16 +82,16 @@ def network(answer: Mapping[str, Any], machine: Machine) -> TopologyDesc | None:
         abilities = {
             "has_nvls": float(inside and "nvls" in machine.in_network),
             "has_inc": float("sharp" in reducing),
-            "in_network_latency_factor": slower(answer, figures) if inside else 1.0,
+            "in_network_latency_factor": slower(link["latency"], figures) if inside else 1.0,
         }
     return build_topology(kind, ranks, **link, **sizes, **abilities)
 
 
-def slower(answer: Mapping[str, Any], figures: Mapping[str, float]) -> float:
+def slower(link: float, figures: Mapping[str, float]) -> float:
     """Return how much longer a message takes that the switch of a node reduces."""
-    if "in_network_latency" not in figures or {"latency", "intra_latency"} & set(answer):
+    if "in_network_latency" not in figures or not link:
         return 1.0
-    return figures["in_network_latency"] / figures["intra_latency"]
+    return max(figures["in_network_latency"] / link, 1.0)
 
 
 def hierarchy(

@@ -165,3 +165,31 @@ def test_whatever_a_formula_gives_can_be_asked_for(pods: dict[str, float]) -> No
         assert name not in values or np.isfinite(values[name]).any(), name
     # Between pods there is nothing where there are no pods.
     assert absent == (set() if pods else {n for n in absent if n.startswith("pod")})
+
+
+@pytest.mark.parametrize(
+    ("topology", "algorithm", "link"),
+    [
+        ("hierarchical", "nvls_tree", "intra_latency"),
+        ("switch", "nvls", "latency"),
+        ("switch", "nvls", "intra_latency"),
+    ],
+)
+def test_a_switch_keeps_its_latency_where_that_of_a_link_is_given(
+    topology: str, algorithm: str, link: str
+) -> None:
+    own = {"dgx-h100": 12.5e-6, "dgx-b200": 12.5e-6}
+    asked = {"collective": "all_reduce", "topology": topology, "algorithm": algorithm, "ranks": 8}
+    times = sweeps.sweep(
+        ["time", "lower_bound"],
+        **asked,
+        message_bytes=0.0,
+        software="none",
+        hardware=list(own),
+        **{link: [0.0, 1e-7, 8e-7, 2e-6, 3e-5]},
+    ).transpose("hardware", ...)
+    # Up and down through the switch; never faster than the link, and nothing where that is nothing.
+    for hardware, switch in own.items():
+        found = times["time"].sel(hardware=hardware)
+        np.testing.assert_allclose(found, [0.0, 2 * switch, 2 * switch, 2 * switch, 6e-5])
+    assert (times["time"] >= times["lower_bound"]).all()
