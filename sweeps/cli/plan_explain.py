@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from sweeps.bands import band_of, change_by, percent
 from sweeps.cli.given import Planned
 from sweeps.cli.numbers import shown
@@ -100,9 +98,8 @@ def _reasons(detail: Detail, best: Answer, solution: Answer) -> Iterator[str]:
     yield bound_by(detail)
     yield memory_words(detail, best.point.threshold)
     plan = detail.plan
-    node = plan.given.get("gpus_per_node", np.inf)
-    if plan["tp"] > node and plan.labels["topology"] == "hierarchical":
-        yield f"tp {plan['tp']:g} crosses nodes of {node:g} GPUs"
+    if plan.crosses_nodes:
+        yield f"tp {plan['tp']:g} crosses nodes of {plan['gpus_per_node']:g} GPUs"
     if best.recommended is None:
         yield f"no plan can run within {percent(best.point.threshold)} of the memory"
     elif best.recommended.key == plan.key:

@@ -28,6 +28,7 @@ from sweeps.cli.options import (
 from sweeps.cli.plan_experts import bullets, expert_lines
 from sweeps.cli.plan_from import file_lines
 from sweeps.cli.plan_question import Asked
+from sweeps.cli.plan_ranked import ranked_lines
 from sweeps.cli.presets import narrower
 from sweeps.cli.progress import Progress
 from sweeps.cli.room import MOST_LINES, first_notes, height
@@ -164,10 +165,8 @@ def _rate(name: str, values: Sequence[float]) -> tuple[str, list[str]]:
 
 
 def _degree(plan: Detail, name: str) -> str:
-    value = plan.plan[name]
-    node = plan.plan.given.get("gpus_per_node", np.inf)
-    crossing = name == "tp" and plan.plan.labels["topology"] == "hierarchical" and value > node
-    return f"{value:g}{MARK if crossing else ''}"
+    mark = MARK if name == "tp" and plan.plan.crosses_nodes else ""
+    return f"{plan.plan[name]:g}{mark}"
 
 
 def _schedule(plan: Detail) -> str:
@@ -246,7 +245,8 @@ def answer_lines(answer: Answer, asked: Asked, given: Planned) -> Iterator[str]:
     }
     run = list(training_lines(best, asked, answer.point.folders))
     lost = list(_lost(answer, given["lost_nodes"])) if given["lost_nodes"] else []
-    above = [reached(best), *_preset(answer), *impossible_lines([best.plan])]
+    above = [reached(best), *ranked_lines(answer, asked), *_preset(answer)]
+    above += [*impossible_lines([best.plan])]
     above += (line for text in (*run[:1], *lost[:1]) for line in wrapped(text, indent="  "))
     file_words = [*file_lines(answer, asked)]
     above += (*file_words, *_question(answer, asked), "")
@@ -430,8 +430,8 @@ def _best(answer: Answer, count: int) -> Iterator[str]:
     yield from _plan_table(rows)
     if objective.timed:
         yield from wrapped(ties(answer), indent="  ")
-    node = rows[0].plan.given.get("gpus_per_node", np.inf)
-    if any(row.plan["tp"] > node for row in rows):
+    if any(row.plan.crosses_nodes for row in rows):
+        node = rows[0].plan["gpus_per_node"]
         yield f"  {MARK} tensor parallelism crosses nodes of {node:g} GPUs"
     yield ""
 

@@ -520,6 +520,12 @@ class Execution:
         return self.given.get("experts", 0.0) > 0.0
 
     @property
+    def crosses_nodes(self) -> bool:
+        """Whether tensor parallelism crosses nodes, on a network that has nodes."""
+        node = self.given.get("gpus_per_node", np.inf)
+        return self.labels["topology"] == "hierarchical" and self["tp"] > node
+
+    @property
     def key(self) -> tuple[object, ...]:
         """What tells it from other plans of the same question."""
         numbers = (

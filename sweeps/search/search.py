@@ -639,10 +639,14 @@ def _edge(best: float, objective: Objective) -> float:
 
 
 def effort(plan: Execution) -> tuple[float, ...]:
-    """Return how much there is to set up for a plan; of the same, the less memory the better."""
+    """Return how much there is to set up for a plan; of the same, the less memory the better.
+
+    Tensor parallelism across nodes comes last: it depends on the network as nothing else does.
+    """
     kinds = sum(plan[name] > 1.0 for name in SET_UP)
     again = plan.labels["recompute"] != "none"
-    return (kinds + again, plan["zero_stage"], plan.known.get("peak_memory", 0.0))
+    memory = plan.known.get("peak_memory", 0.0)
+    return (plan.crosses_nodes, kinds + again, plan["zero_stage"], memory)
 
 
 def _settled(plans: Sequence[Execution]) -> tuple[Execution, ...]:

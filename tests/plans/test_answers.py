@@ -375,6 +375,20 @@ def test_of_plans_as_good_as_can_be_told_the_simplest_is_recommended() -> None:
     assert min(match.values) < match.values[0] <= edge
 
 
+def test_tensor_parallelism_across_nodes_is_not_the_simplest() -> None:
+    """Of a million tokens TP 8 and CP 8 tie with TP 16 and CP 4, which has two degrees as well."""
+    asked = point(model="llama3-8b", gpus=64, global_batch_size=16, sequence_length=1 << 20)
+    match = search(space_of(asked))
+    edge = (1.0 + tie()) * min(match.values)
+    near = [plan for plan in match.splits if plan.known["step_time"] <= edge]
+    assert any(plan["tp"] == 16.0 and plan.crosses_nodes for plan in near)
+    assert match.recommended["tp"] <= 8.0
+    assert not match.recommended.crosses_nodes
+    across = replace(match.recommended, given={**match.recommended.given, "tp": 16.0})
+    assert effort(match.recommended) < effort(across)
+    assert not replace(across, labels={**across.labels, "topology": "torus"}).crosses_nodes
+
+
 # Bad input.
 
 

@@ -60,6 +60,23 @@ def test_tensor_parallelism_across_nodes_is_marked(cli: Runner) -> None:
     assert "* tensor parallelism crosses nodes of 8 GPUs" in out
 
 
+def test_the_answer_has_what_plans_are_ranked_by(cli: Runner) -> None:
+    line = "plan --model llama3-8b --gpus 8 --global-batch-size 64 --tp 1 --pp 1"
+    (row,) = cli(f"{line} --top 1 --json").records[:1]
+    second = cli(f"{line} --objective cost --price 3").out.splitlines()[1]
+    tokens = row["tokens_per_second_per_gpu"]
+    usd = 3.0 / 3600.0 * 1e12 / tokens
+    found = re.fullmatch(
+        r"  cost of a trillion tokens, uninterrupted: ([\d,]+) USD \((.+)\)", second
+    )
+    assert found
+    assert float(found[1].replace(",", "")) == pytest.approx(usd, rel=5e-3)
+    assert f"({found[2]})" in cli(line).out.splitlines()[0]
+    assert "--price gives today's" in cli(f"{line} --objective cost").out
+    assert cli(f"{line} --objective energy").out.splitlines()[1].startswith("  energy per step: ")
+    assert "energy per step" not in cli(line).out
+
+
 @pytest.mark.thorough
 def test_records(cli: Runner) -> None:
     rows = cli(f"{SMALL} --csv").rows
