@@ -149,7 +149,7 @@ class Prepared:
         for name, value in values.items():
             if type(value) is not float:
                 if isinstance(value, int | np.integer | np.floating):
-                    value = float(value)  # noqa: PLW2901
+                    value = _number(name, value)  # noqa: PLW2901
                 elif np.ndim(value):
                     return asked.arrays(values)
                 else:
@@ -204,6 +204,8 @@ def _number(name: str, value: Any) -> float:
         refuse(name, value, "is not a number", "a number in SI, or an array of them")
     try:
         return float(value)
+    except OverflowError:
+        refuse(name, value, "is too large for a 64-bit number", "a smaller one")
     except (TypeError, ValueError):
         refuse(name, value, "is not a number", "a number in SI, or an array of them")
 

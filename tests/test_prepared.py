@@ -169,6 +169,11 @@ def test_refusals(model: Prepared, values: dict[str, Any], line: str) -> None:
     assert told.value.faults == (line,)
 
 
+def test_a_number_beyond_floating_point_is_refused(model: Prepared) -> None:
+    with pytest.raises(InputError, match="is too large for a 64-bit number"):
+        model(tp=10**400)
+
+
 def test_unknown_names_are_refused_at_once(model: Prepared) -> None:
     with pytest.raises(InputError, match=r"tensor = '..': no such quantity"):
         model(tensor=8)

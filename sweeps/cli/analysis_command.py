@@ -184,7 +184,7 @@ def page_command(file: str | None, **given: Unpack[Given]) -> int:
         wrong = f"a page of {file} has its own values"
         raise InputError([fault(flag_of(n), t, wrong, "one of the two") for n, t in texts.items()])
     path = Path(file)
-    output = Path(given["output"] or path.with_suffix(".html"))
+    output = Path(given["output"] or f"{path}".removesuffix(path.suffix) + ".html")
     write_stored(path, output, given, overwrite=given["overwrite"])
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from overhead.completion import needed_shapes
 from overhead.frozen import frozen
 from overhead.memory.quantities import MODULES
 from sweeps.bands import MEMORY_LIMIT
-from sweeps.errors import InputError, fault, nearest, needs, tell_all
+from sweeps.errors import InputError, fault, nearest, needs, refuse, tell_all
 from sweeps.measured_step import CLOCK, MEASURED_STEP, is_to_be_fitted
 from sweeps.origin import Origin, assumed, once
 from sweeps.spec.axis import Axis, divisors, every_plan
@@ -344,14 +344,16 @@ def read_request(
         faults.append(fault("memory_threshold", f"{threshold:g}", "is not a share", allowed))
     if faults:
         raise InputError(faults)
-    asked = _read(named, folders)
+    asked, chosen = _read(named, folders), objective_of(objective)
     if is_to_be_fitted(asked):
         allowed = f"{CLOCK} beside it, as analysis of what was measured prints it"
         raise InputError(needs(MEASURED_STEP, "the clock that it tells", allowed))
     sweep, lengths = _with_length(asked, folders, usual_length)
     _check(sweep)
     point, axes = _split(sweep)
-    chosen = objective_of(objective)
+    prices = [axis.columns.get("gpu_hour_price", ()) for axis in axes]
+    if chosen.name == "cost" and 0.0 in (point.constants.get("gpu_hour_price"), *chain(*prices)):
+        refuse("gpu_hour_price", 0, "makes all plans cost the same", "a price above 0")
     return Request(
         replace(point, objective=chosen, threshold=threshold, folders=tuple(folders)),
         axes,
