@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -193,3 +195,20 @@ def test_a_switch_keeps_its_latency_where_that_of_a_link_is_given(
         found = times["time"].sel(hardware=hardware)
         np.testing.assert_allclose(found, [0.0, 2 * switch, 2 * switch, 2 * switch, 6e-5])
     assert (times["time"] >= times["lower_bound"]).all()
+
+
+def test_a_flat_network_s_bandwidth_is_no_less_than_what_is_given() -> None:
+    """Beside a switch two GPUs have all of a bandwidth that is above the machine's own."""
+    asked: dict[str, Any] = {
+        "collective": "all_gather",
+        "topology": "switch",
+        "algorithm": "ring",
+        "hardware": "dgx-h100",
+        "software": "nccl",
+        "ranks": 2,
+        "message_bytes": 8e9,
+    }
+    own, twice = (
+        float(sweeps.sweep(["time"], **asked, bandwidth=rate).time) for rate in (450e9, 900e9)
+    )
+    assert twice < 0.75 * own
