@@ -429,7 +429,8 @@ class _Attempts:
         may = self.searched.may_take(self.point, able, _longest_step(sizes.given, wish))
         # With them what is told beside the answer, if that is the number that is known to make it.
         self.search([gpus for gpus in able if gpus in may] + sizes.beside(best.gpus))
-        left = (self.at(gpus) for gpus in _telling(numbers, self.tell) if gpus in {*tried} | may)
+        telling = _telling(numbers, self.tell)
+        left = (self.at(gpus) for gpus in telling if gpus in tried or gpus in may)
         best = next((attempt for attempt in left if attempt.in_time(wish)), best)
         # Told beside it: the smaller number that keeps most GPUs busy.
         smaller, beside = sizes.between(self.bound, best.gpus), sizes.beside(best.gpus)
