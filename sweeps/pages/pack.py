@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overhead.everything import load
-from overhead.labels import LABELS
+from overhead.labels import HIERARCHY, LABELS
 from overhead.quantity import VOCABULARY
 from sweeps import display
 from sweeps.api import reasons
@@ -138,7 +138,7 @@ def page_of(
             "told": [fact for fact in _FACTS if fact in packed.names],
             "constants": list(_constants(view)),
             "most": _most(view, packed.names),
-            "simple": {"tie": tie(), "kinds": kinds} if kinds else {},
+            "simple": {"tie": tie(), "kinds": kinds, "node": _node(view)} if kinds else {},
             "bands": {name: ends for name, ends in _BANDS.items() if {*ends} <= {*packed.names}},
             "figures": asked,
             "groups": list(packed.groups.values()),
@@ -405,6 +405,17 @@ def _naming(view: View, dims: Sequence[str]) -> list[str]:
                 if each == name or view.dataset.variables[each].dims != column.dims
             ]
     return names
+
+
+def _node(view: View) -> float | None:
+    """Return the GPUs of a node, beyond which TP isn't simple; None where there are no nodes."""
+    constants = {
+        name: coordinate.values.item()
+        for name, coordinate in coordinates_of(view.dataset)
+        if not coordinate.ndim
+    }
+    nodes = constants.get("topology") == HIERARCHY
+    return float(constants["gpus_per_node"]) if nodes and "gpus_per_node" in constants else None
 
 
 def _constants(view: View) -> Iterator[dict[str, object]]:

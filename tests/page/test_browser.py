@@ -466,6 +466,18 @@ def test_the_plans_page_leads_with_the_plan_that_is_recommended(
     least = float(dataset.step_time.isel(recompute=0, zero_stage=0).where(~slower).min())
     assert least < float(first["step_time_s"]) * 1.02
     opened.close()
+    # Where nodes are of 4 GPUs, a slower plan whose tensor parallelism stays inside one.
+    slow = float(first["step_time_s"]) * 1.03
+    dataset["step_time"] = stored(PLANS).step_time.where(dataset.tp > 4, slow)
+    dataset["step_time"].attrs = stored(PLANS).step_time.attrs
+    for node, inside in ((8.0, False), (4.0, True)):
+        dataset.attrs["gpus_per_node"] = node
+        path = tmp_path / f"nodes-of-{node:g}.html"
+        write_page(page_of(dataset, figures_of(dataset), "x.nc"), path)
+        opened = Opened(browser, path)
+        answer = opened.text("answer")
+        assert ("tp 8" not in answer) == inside, answer
+        opened.close()
 
 
 @pytest.mark.thorough

@@ -127,17 +127,19 @@ function bestPlaces(values, kept, more, most) {
 // The place of the simplest of the plans that a prediction can't tell from the fastest: what
 // `sweeps plan` recommends; -1 where nothing is said of plans.
 function simplestPlace(sweep, array, values, kept, dims, cell) {
-  const { tie, kinds } = sweep.data.simple;
+  const { tie, kinds, node } = sweep.data.simple;
   const [best] = bestPlaces(values, kept, false, 1);
   if (!kinds || array.name !== "step_time" || best === undefined || !dims.every((dim) => dimOf(sweep, dim).plans)) return -1;
-  const { peak_memory: memory, zero_stage: zero } = sweep.arrays;
+  const { peak_memory: memory, zero_stage: zero, tp } = sweep.arrays;
   const tied = [...values.keys()].filter((n) => kept[n] && values[n] <= values[best] * (1 + tie)).map((n) => {
     const plan = cellOf(n, dims, cell, sweep.sizes);
     const several = kinds.map((name) => sweep.arrays[name])
       .filter((kind) => (kind.texts ? kind.texts[rawAt(kind, plan)] !== "none" : rawAt(kind, plan) > 1));
-    return [n, several.length, zero ? rawAt(zero, plan) : 0, rawAt(memory, plan)];
+    const crosses = node && tp && rawAt(tp, plan) > node ? 1 : 0;
+    return [n, crosses, several.length, zero ? rawAt(zero, plan) : 0, rawAt(memory, plan)];
   });
-  return tied.sort((first, second) => first[1] - second[1] || first[2] - second[2] || first[3] - second[3])[0][0];
+  const before = (first, second) => first.map((value, n) => value - second[n]).slice(1).find((difference) => difference) || 0;
+  return tied.sort(before)[0][0];
 }
 
 // The places that no other beats in both: less of x, and less (or more) of y.
