@@ -95,7 +95,7 @@ def default_library() -> dict[str, float]:
     }
     host = _number(machine["scale_up"]["gpus_per_node"]["value"])
     return values | {
-        "pair_bandwidth_ratio": math.inf,
+        "pair_bandwidth_ratio": 1.0,
         "gpus_per_host": host,
         "collective_host_time": 0.0,
     }

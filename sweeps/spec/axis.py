@@ -385,7 +385,7 @@ _GROUPED = re.compile(r"\s*\d{1,3}(,\d{3})*,0\d\d(,\d{3})*\s*[a-zA-Z/]*\s*")
 
 def may_be_infinite(name: str) -> bool:
     """Return whether a quantity is a rate, or says one, so high that it takes no time."""
-    return VOCABULARY[name].units == "byte s-1" or name == "pair_bandwidth_ratio"
+    return VOCABULARY[name].units == "byte s-1" or name == "pair_bandwidth_share"
 
 
 def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:

@@ -259,10 +259,10 @@ def _wiring(machine: Machine) -> dict[str, Origin]:
     figures = machine.figures
     link = figures.get("intra_link_bandwidth")
     joined = machine.scale_up_kind == "fully_connected" and link is not None
-    pair = Origin(math.inf, SPECIFICATION, "a switch")
+    pair = Origin(1.0, SPECIFICATION, "a switch")
     if joined and link:
         whole = figures["intra_bandwidth"].value
-        pair = link.origin.derived(link.value / whole, "; of all links of a GPU")
+        pair = link.origin.derived(min(link.value / whole, 1.0), "; of all links of a GPU")
     host = figures.get("gpus_per_host", figures["gpus_per_node"])
     return {"pair_bandwidth_ratio": pair, "gpus_per_host": host.origin}
 

@@ -48,7 +48,7 @@ LINKS = {
         "in_network_latency_factor=1.0 has_nvls=1.0 intra_nvls=1.0 inter_inc=1.0 hops=1.0 "
         "gpus_per_host=4.0 collective_host_time=0.0"
     ),
-    "pair_bandwidth_ratio": np.inf,
+    "pair_bandwidth_ratio": 1.0,
 }
 
 

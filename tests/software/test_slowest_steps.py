@@ -99,7 +99,7 @@ def drawn(rng: np.random.Generator, algorithm: Algorithm, pods: bool) -> dict[st
     for name in (*LINKS, *LIBRARY):
         found[name] = around(found[name])
     found |= {name: rng.uniform(0.3, 1.0, POINTS) for name in SHARES}
-    found["pair_bandwidth_ratio"] = rng.choice([0.1, 0.4, np.inf], POINTS)
+    found["pair_bandwidth_ratio"] = rng.choice([0.1, 0.4, 1.0], POINTS)
     found["message_bytes"] = np.exp(rng.uniform(np.log(1e2), np.log(1e11), POINTS))
     found |= {"oversubscription": rng.uniform(1.0, 4.0, POINTS), "hops": 1.0, "nodes_per_leaf": 1.0}
     if algorithm.topology == "hierarchical":
