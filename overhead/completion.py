@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from overhead.labels import (
+    EVEN_SCHEDULES,
     FOLDED,
     GIVEN_GRID,
     HIERARCHY,
@@ -227,7 +228,7 @@ def needed_shapes(given: Container[str]) -> tuple[str, ...]:
 
 
 def following(labels: Mapping[str, str], given: Container[str]) -> dict[str, str]:
-    """Return labels with what follows: a network's levels, phases, reductions."""
+    """Return labels with what follows: a network's levels, phases, reductions, even stages."""
     completed = dict(labels)
     if "topology" in labels:
         levels = "three_levels" if "nodes_per_pod" in given else "two_levels"
@@ -236,6 +237,8 @@ def following(labels: Mapping[str, str], given: Container[str]) -> dict[str, str
         completed["reduction"] = "counted" if "reduction_cost" in given else "free"
     if "mechanism" in labels:
         return completed | _ways(labels["mechanism"], given)
+    if "schedule" in labels:
+        completed["stages"] = "even" if labels["schedule"] in EVEN_SCHEDULES else "uneven"
     return completed
 
 

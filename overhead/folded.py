@@ -12,7 +12,7 @@ from overhead.arrays import xp
 from overhead.formula import cited, derived, formula
 from overhead.labels import FOLDED, PAIRED
 from overhead.quantity import Array
-from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, STEADY
+from overhead.schedule import AT_LEAST_H2, AT_LEAST_PP, EVEN, STEADY, UNEVEN
 from overhead.schedule import PATTERN as V_PATTERN
 
 ALL: dict[str, Any] = {"when": {"schedule": "|".join(FOLDED)}}
@@ -118,49 +118,25 @@ def v_min_p2p_time(
     return (num_micro_batches - 1.0) * later + 4.0 * p2p_time * (pp - 1.0)
 
 
-# What both ends of the model add, which are in one rank; in DualPipe in two, each of which has them
-# for half of the micro-batches.
+# What both ends of the model add, which are in one rank.
 
 FIRST = "extra work of the first rank delays every micro-batch"
-PACED = "from 4 % below the simulated time of the pipeline to 5 % above"
 
 
 @derived(
     returns="uneven_time",
-    assumes=(PACED,),
-    when={"schedule": "|".join((FOLDED[0], *PAIRED))},
+    assumes=(FIRST,),
+    when={"schedule": "|".join((FOLDED[0], FOLDED[1], PAIRED[1])), **UNEVEN},
 )
-def folded_imbalance_time(
-    num_micro_batches,
-    pp,
-    weight_copies,
-    first_stage_extra_time,
-    last_stage_extra_time,
-    balanced_bubble_time,
-):
-    """Pipeline time of uneven first and last stages that share a rank.
-
-    That rank's extra work first fills its bubble; beyond fill and drain others wait for it.
-    """
-    extra = (first_stage_extra_time + last_stage_extra_time) / weight_copies
-    waits = xp.maximum(
-        num_micro_batches * extra - balanced_bubble_time, (num_micro_batches - pp) * extra
-    )
-    # Else no rank is without an end.
-    between = pp > weight_copies
-    return xp.where(between, xp.maximum(waits, 0.0), num_micro_batches * extra)
-
-
-@derived(returns="uneven_time", assumes=(FIRST,), when=V_HALF)
-def v_half_imbalance_time(num_micro_batches, first_stage_extra_time, last_stage_extra_time):
-    """Pipeline time of uneven first and last stages, V-half."""
+def folded_imbalance_time(num_micro_batches, first_stage_extra_time, last_stage_extra_time):
+    """Pipeline time of uneven first and last stages, folded pipeline."""
     return num_micro_batches * xp.maximum(first_stage_extra_time + last_stage_extra_time, 0.0)
 
 
 @derived(
     returns="uneven_time",
     assumes=(FIRST, "transfers of other ranks arrive concurrently"),
-    when=V_MIN,
+    when={**V_MIN, **UNEVEN},
 )
 def v_min_imbalance_time(
     num_micro_batches, first_stage_extra_time, last_stage_extra_time, exposed_pp_time

@@ -45,10 +45,12 @@ IN_A_STEP = "step"
 # The value by which a given share says what hides.
 SHARED = "efficiency"
 PLAIN, INTERLEAVED = "one_f_one_b", "interleaved"
+# Schedules that have forms for stages of equal length alone.
 # Forwards of one direction, or chunk, beside backwards of the other.
 PAIRED = ("dual_pipe", "dual_pipe_v")
 # Chunks go down the ranks and up again, two a rank.
 FOLDED = ("zero_bubble_v", "v_half", "v_min", PAIRED[1])
+EVEN_SCHEDULES = ("zero_bubble_h1", "zero_bubble_h2", PAIRED[0])
 # Those of several chunks a rank.
 CHUNKED = (INTERLEAVED, *FOLDED)
 FULL, HYBRID = "full", "hybrid"
@@ -76,6 +78,8 @@ PREFETCHES = ("fsdp_prefetch", "zero3_prefetch")
 SWITCHES = tuple(name for name, label in LABELS.items() if label.switch)
 # Those that a training's plan chooses; a mask is the model's.
 PLAN_LABELS = tuple(name for name in SWITCHES if LABELS[name].training and name != "mask")
+# Schedules that have forms for ends which differ.
+UNEVEN_SCHEDULES = tuple(name for name in LABELS["schedule"].values if name not in EVEN_SCHEDULES)
 # The schedules that train, as a formula's condition.
 TRAINING = "|".join(name for name in LABELS["schedule"].values if name != "forward_only")
 
@@ -98,6 +102,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "phases": ("sequential", "pipelined"),  # of a collective on several dimensions
     "reduction": ("free", "counted"),  # what adding up costs
     "in_network": ("no", "yes"),  # whether the network itself reduces or multicasts
+    "stages": ("uneven", "even"),  # whether a schedule's form is of stages of one length
     "shapes": ("known", "unknown"),  # whether a model is more than a number of parameters
     "depth": ("unknown",),  # without layers
     "batched_by": ("tokens",),  # the global batch follows from a step's tokens

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from overhead.arrays import xp
 from overhead.formula import declare, derived, formula
 from overhead.interleaved import interleaved_time
-from overhead.labels import PAIRED
+from overhead.labels import PAIRED, UNEVEN_SCHEDULES
 from overhead.model.order import NUMBERS, ORDERED
 from overhead.quantity import Array
 
@@ -33,6 +33,8 @@ H2 = {"schedule": "zero_bubble_h2"}
 STAGGERED = {**H2, "optimizer": "staggered"}
 PAIRS = {"schedule": "|".join(PAIRED)}
 FORWARD = {"schedule": "forward_only"}
+UNEVEN = {"stages": "uneven"}
+PARTED = {**UNEVEN, "schedule": "|".join(UNEVEN_SCHEDULES)}
 
 EVEN = "all stages take equally long"
 SHORTER = "by a stated order of layers shorter middle stages shorten pipeline fill and drain"
@@ -150,7 +152,7 @@ def dual_pipe_p2p_time(p2p_time, pp, weight_copies, num_micro_batches):
 
 # A device between the ends waits less where these have less to do.
 
-ENDED = {"shapes": "known"}
+ENDED = {**PARTED, "shapes": "known"}
 
 
 @derived(returns="bubble_time", when=ENDED)
@@ -382,7 +384,7 @@ declare(
         WHOLE_GROUPS,
         SPLIT,
     ),
-    when={**INTERLEAVED, **ORDERED},
+    when={**INTERLEAVED, **ORDERED, **UNEVEN},
 )
 
 
@@ -496,7 +498,8 @@ def forward_only_in_flight(stage, pp):
 # Pipelines whose first and last stages take unequally long.
 #
 # In most models only the ends differ: the embedding in the first stage, logits and loss in the
-# last, and fewer layers there to make up for them.
+# last, and fewer layers there to make up for them.  Zero-bubble schedules and DualPipe have no
+# closed form then, so none is declared for them.
 
 ENDS = ("only the first and the last stage differ from the others",)
 
@@ -504,7 +507,7 @@ ENDS = ("only the first and the last stage differ from the others",)
 @derived(
     returns="uneven_time",
     assumes=(*ENDS, "the slowest forward and the slowest backward are in one stage"),
-    when=FLOW,
+    when={**FLOW, **UNEVEN},
 )
 def flow_imbalance_time(num_micro_batches, pp, first_stage_extra_time, last_stage_extra_time):
     """Pipeline time of uneven stages, GPipe and forward-only: the slowest stage in every pass."""
@@ -564,7 +567,7 @@ def _plain(num_micro_batches, pp, first, last, p2p_time, forward, backward):
 @derived(
     returns="uneven_time",
     assumes=(*ENDS, ASYNCHRONOUS, SPLIT),
-    when=PLAIN,
+    when={**PLAIN, **UNEVEN},
 )
 def one_f_one_b_imbalance_time(
     num_micro_batches,
@@ -588,7 +591,7 @@ def one_f_one_b_imbalance_time(
 @derived(
     returns="uneven_time",
     assumes=(*ENDS, WHOLE_GROUPS, "extra work is in the first and in the last chunk"),
-    when=INTERLEAVED,
+    when={**INTERLEAVED, **UNEVEN},
 )
 def interleaved_imbalance_time(
     num_micro_batches,
@@ -616,59 +619,3 @@ def interleaved_imbalance_time(
     passes = (stage_forward_time, stage_backward_time)
     plain = _plain(num_micro_batches, pp, *ends, p2p_time, *passes)
     return xp.where(virtual_pipeline_size > 1.0, xp.where(pp > 1.0, several, alone), plain)
-
-
-def _zero_bubble(depth: float, *, staggered: bool = False) -> Callable[..., Array]:
-    """Return the kernel of ZB-H1 (depth 1) or ZB-H2: forward passes ahead for each stage behind."""
-
-    def kernel(
-        num_micro_batches, pp, first_extra, last_extra, forward, backward, weights, balanced
-    ):
-        every, both = num_micro_batches * (forward + backward), forward + backward - weights
-        first, last = (1.0 + extra / (forward + backward) for extra in (first_extra, last_extra))
-        # A shorter end sets no pace where stages are between.
-        slow_first, slow_last = (
-            xp.where(pp > 2.0, xp.maximum(end, 1.0), end) for end in (first, last)
-        )
-        ahead = depth * (pp - 1.0)
-        around = (pp - 2.0 + last) * both
-        fill = 0.0 if staggered else (first + pp - 2.0) * forward
-
-        # Ways through the passes, by the stage at which they stay.
-        at_last = first * (forward + backward) + (pp - 2.0) * both
-        at_last = at_last + slow_last * (every - (ahead + 1.0) * weights)
-        at_first = slow_first * (every - ahead * forward) + around
-        twice = slow_first * (every - ahead * (forward + backward)) + 2.0 * around
-        longest = xp.maximum(slow_first * every, fill + slow_last * every)
-        for way in (at_last, at_first, twice):
-            longest = xp.maximum(longest, way)
-        alone = num_micro_batches * (first_extra + last_extra)
-        return xp.where(pp > 1.0, longest - every - balanced, alone)
-
-    return kernel
-
-
-LONGER = "exact without transfers where neither end is shorter; else 1 % short to 8 % long"
-for _name, _depth, _when in (
-    ("zero_bubble_h1", 1.0, H1),
-    ("zero_bubble_h2", 2.0, H2),
-    ("staggered_zero_bubble_h2", 2.0, STAGGERED),
-):
-    declare(
-        "uneven_time",
-        (
-            "num_micro_batches",
-            "pp",
-            "first_stage_extra_time",
-            "last_stage_extra_time",
-            "stage_forward_time",
-            "stage_backward_time",
-            "stage_weight_time",
-            "balanced_bubble_time",
-        ),
-        _zero_bubble(_depth, staggered=_when is STAGGERED),
-        name=f"{_name}_imbalance_time",
-        source="derivation",
-        assumes=(*ENDS, SPLIT, LONGER),
-        when=_when,
-    )

@@ -776,6 +776,7 @@ class Step(CommonStep, total=False):
     exposed_offload_forward_time: Values
     exposed_offload_backward_time: Values
     middle_backward_time: Values
+    end_stage_extra_time: Values
     merged_token_fraction: Values
     merged_bytes: Values
     merge_forward_time: Values

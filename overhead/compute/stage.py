@@ -5,7 +5,8 @@ has the fewest leading dense layers.  With two stages it is the first, with one 
 the ends' times are told as differences from it, so that every sum is right there, too.  Of a model
 that says its layers' order it is the slowest one between the ends (`overhead.compute.own_layers`).
 
-What these differences add to a pipeline is its schedule's (`overhead.schedule`).
+With label ``stages = uneven`` these differences stand apart, as the schedules with a form for them
+need it (`overhead.schedule`).  Else every stage takes as long as the slower end.
 """
 
 from __future__ import annotations
@@ -182,16 +183,31 @@ for _place, _end, _ordered in (
     declare(f"{_place}_stage_extra_time", _compared_own, _own_extra, when=_ordered, **PIPELINE)
 
 
+@formula(source="derivation", assumes=("a single stage is both first and last",))
+def end_stage_extra_time(pp, first_stage_extra_time, last_stage_extra_time):
+    """Extra time of the slower of first and last stage per micro-batch."""
+    slower = xp.maximum(xp.maximum(first_stage_extra_time, last_stage_extra_time), 0.0)
+    return xp.where(pp > 1.0, slower, first_stage_extra_time + last_stage_extra_time)
+
+
 # A stage's time, which is never nought: it has at least an operation a token.
 
+EVERY = "every stage takes as long as the slower end; its extra work counts as backward"
 
-@formula(**PIPELINE)
-def stage_forward_time(
+
+@formula(returns="stage_forward_time", **PIPELINE)
+def even_stage_forward_time(
     middle_layers_forward_time, exposed_offload_forward_time, rank_tokens, attention_peak_flops
 ):
     """Forward time per stage and micro-batch."""
     time = middle_layers_forward_time + exposed_offload_forward_time
     return xp.maximum(time, rank_tokens / attention_peak_flops)
+
+
+@formula(returns="stage_backward_time", assumes=(EVERY,), **PIPELINE)
+def even_stage_backward_time(middle_backward_time, end_stage_extra_time):
+    """Backward time per stage and micro-batch, first or last stage included."""
+    return xp.maximum(middle_backward_time + end_stage_extra_time, 0.0)
 
 
 # The ends of the model: embedding in the first stage, output layer and loss in the last.

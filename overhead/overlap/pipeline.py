@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from overhead.arrays import xp
 from overhead.formula import derived
-from overhead.labels import FOLDED
+from overhead.labels import EVEN_SCHEDULES, FOLDED
 from overhead.overlap.timeline import Course, Span, check_spans
 
 # Transfers between pipeline stages as an overlap: what a schedule hides of them.
@@ -64,7 +64,7 @@ Orders = list[list[Slot]]
 
 def tasks_of(schedule: str, pp: int, num_micro_batches: int, virtual_pipeline_size: int = 1) -> int:
     """Return how many tasks a pipeline has at most."""
-    ways = 1 if schedule == "forward_only" else 2 if schedule in PIPELINES else 3
+    ways = 1 if schedule == "forward_only" else 3 if schedule in (*EVEN_SCHEDULES, *FOLDED) else 2
     return ways * pp * num_micro_batches * virtual_pipeline_size
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from overhead.evaluation import Evaluation, MissingQuantities
-from overhead.labels import FOLDED, PAIRED
+from overhead.labels import EVEN_SCHEDULES, FOLDED, PAIRED
 from overhead.overlap.pipeline import EXPOSED, TRANSFER, WAITING
 from overhead.overlap.timeline import Span
 from overhead.step.timeline import COPIES, PARTS, PASSES, STREAMS, StepTimeline, step_timeline
@@ -31,10 +31,12 @@ UNEVEN = "the form is near, not exact, with transfers or ends that differ much f
 WHY = {
     "one_f_one_b": UNEVEN,
     "interleaved": UNEVEN,
-    "zero_bubble_h1": UNEVEN,
-    "zero_bubble_h2": UNEVEN,
+    **dict.fromkeys(EVEN_SCHEDULES, "the form has every stage take as long as the slower end"),
     **dict.fromkeys(
-        (*PAIRED, *FOLDED), "the form is near, not exact, where ends have extra work, or is a bound"
+        PAIRED, "the form is a bound, and has every stage take as long as the slower end"
+    ),
+    **dict.fromkeys(
+        FOLDED, "the form has every micro-batch wait for both ends' extra work, or is a bound"
     ),
     "gpipe": "the form has the slowest forward and the slowest backward in one stage",
     "forward_only": "the form has the extra work of the ends in whole",

@@ -20,6 +20,8 @@ from overhead.plan import requirements
 from sweeps.engine.validity import FITS, HOST_FITS, NOT_KNOWN
 
 OPEN = "*"  # The value of a label that is chosen later
+# What follows from labels that may be open: from which one.
+FOLLOWS = {"stages": "schedule"}
 # Features by which something is in host memory.
 OFFLOADED = frozenset(("stashing", "updating"))
 Point = tuple[str, ...]
@@ -67,7 +69,8 @@ class Merged(Builder):
     def deciding(self, quantity: str) -> tuple[str, ...]:
         """Return the open labels on which depends what gives a quantity."""
         holds = {name for candidate in REGISTRY.candidates(quantity) for name in candidate.holds}
-        return tuple(name for name in self.graph.labels if name in holds and self.is_open(name))
+        opened = {FOLLOWS.get(name, name) for name in holds if self.is_open(name)}
+        return tuple(name for name in self.graph.labels if name in opened)
 
     def is_open(self, label: str) -> bool:
         """Whether a label is chosen later, rather than set by a call."""
@@ -174,7 +177,7 @@ def merged(
     if graph is None:
         codes = {name: Node(name, ("given", name), (), None, frozenset()) for name in live}
         graph = Live(labels=dict(live), codes=codes)
-    opened = {**following(labels, given), **dict.fromkeys(live, OPEN)}
+    opened = {**following(labels, given), **dict.fromkeys((*live, *FOLLOWS), OPEN)}
     return Merged(space, opened, given, graph)
 
 

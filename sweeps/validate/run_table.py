@@ -379,7 +379,7 @@ def _wrong(name: str, value: float) -> tuple[str, str] | None:
 # groups.  Later rules win over earlier ones.
 
 # Words that settings may have beside the labels that a table may state itself.
-RULES_WORDS = ("model", "precision", "recompute", "topology", "measure")
+RULES_WORDS = ("model", "precision", "recompute", "topology", "measure", "stages")
 # Numbers that aren't quantities of their own: what they give is computed of them.
 HELPERS = {
     "shared_experts": "shared experts of a layer, each as large as a routed one",

@@ -14,6 +14,7 @@ from tests.tables import examples, keyed
 __all__ = [
     "BARE",
     "DEEPSEEK",
+    "EVEN_ONLY",
     "GPT",
     "LLAMA",
     "MACHINE",
@@ -21,6 +22,7 @@ __all__ = [
     "MODELS",
     "NETWORK",
     "SILENT",
+    "UNEVEN",
     "evaluation",
     "value",
 ]
@@ -131,14 +133,18 @@ SILENT = dict.fromkeys(
 LABELS = keyed(
     "topology=hierarchical shape=two_levels algorithm=nccl latency_per=hop phases=sequential "
     "reduction=free link=auto recompute=none attention_kernel=flash_2 schedule=one_f_one_b "
-    "context_parallel=all_to_all mask=causal sharding=full shapes=known"
+    "context_parallel=all_to_all mask=causal sharding=full shapes=known stages=uneven"
 )
+EVEN_ONLY = ("zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
+UNEVEN = ("gpipe", "one_f_one_b", "interleaved")
 DERIVED = ("etp", "dropout", "weight_copies", "kv_heads", "head_size")
 
 
 def evaluation(given: Given, **labels: str) -> Evaluation:
     """Return all that follows from a model and a plan; what isn't said is one or has a default."""
     values = {**LABELS, **labels}
+    if values["schedule"] in EVEN_ONLY and "stages" not in labels:
+        values["stages"] = "even"
     defaults = {name: value for name, value in usual("memory").items() if name not in DERIVED}
     plain = {"num_micro_batches": 1, "zero_stage": 0, "dropout": 0, "weight_copies": 1}
     states = {"weight_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.overhead.step_cases import (
     DEEPSEEK,
+    EVEN_ONLY,
     GPT,
     LLAMA,
     MODELS,
@@ -140,6 +141,20 @@ def test_communication_of_the_ends_is_theirs() -> None:
     for name, time in (("first", 1e-3), ("last", 2e-3)):
         quantity = f"{name}_stage_extra_time"
         assert value(more, quantity) - value(plan, quantity) == pytest.approx(time)
+
+
+@pytest.mark.parametrize("schedule", [*EVEN_ONLY, "one_f_one_b"])
+@pytest.mark.parametrize("pp", [1, 2, 4])
+def test_even_stages_are_as_slow_as_the_slower_end(schedule: str, pp: int) -> None:
+    plan = {**GPT, **SILENT, "pp": pp, "num_micro_batches": 8}
+    values = evaluation(plan, schedule=schedule, stages="even")
+    extra = [float(values[f"{name}_stage_extra_time"]) for name in ("first", "last")]
+    slower = sum(extra) if pp == 1 else max(*extra, 0)
+    uneven = evaluation(plan, schedule="one_f_one_b")
+    assert float(values["stage_forward_time"]) == float(uneven["stage_forward_time"])
+    backward = float(uneven["stage_backward_time"]) + slower
+    assert float(values["stage_backward_time"]) == pytest.approx(backward)
+    assert float(values["stage_imbalance_time"]) == pytest.approx(8 * slower)
 
 
 def test_weights_are_a_part_of_the_backward() -> None:

@@ -11,7 +11,7 @@ import pytest
 from overhead.collectives.algorithm import ALGORITHMS
 from overhead.completion import following, implied
 from overhead.everything import load
-from overhead.formula import REGISTRY
+from overhead.formula import REGISTRY, Formula
 from overhead.labels import FOLLOWING, LABELS, OPERATION_DEFAULTS, STEP_DEFAULTS
 from tests.tables import examples
 
@@ -110,6 +110,14 @@ def test_what_follows_of_a_network(
 
 
 def test_what_follows_of_a_plan() -> None:
+    for schedule in LABELS["schedule"].values:
+        forms = [
+            candidate
+            for candidate in REGISTRY.candidates("balanced_bubble_time")
+            if isinstance(candidate, Formula) and schedule in candidate.holds.get("schedule", ())
+        ]
+        even = all("stages" not in form.holds or "even" in form.holds["stages"] for form in forms)
+        assert even or following({"schedule": schedule}, ())["stages"] == "uneven"
     assert implied(("layers", "dp", "global_batch_size")) == {"shapes": "unknown"}
     assert set(implied(())) == {"shapes", "depth"}
     assert implied(("mesh_nx", "mesh_ny"))["grid"] == "given"

@@ -10,17 +10,18 @@ import pytest
 from overhead.step.parts import PARTS
 from tests.overhead.step_cases import (
     DEEPSEEK,
+    EVEN_ONLY,
     GPT,
     LLAMA,
     MIXTRAL,
     MODELS,
     SILENT,
+    UNEVEN,
     evaluation,
     value,
 )
 
-PLAIN = ("gpipe", "one_f_one_b", "interleaved")
-SCHEDULES = (*PLAIN, "zero_bubble_h1", "zero_bubble_h2", "dual_pipe")
+SCHEDULES = (*UNEVEN, *EVEN_ONLY)
 # A number for each communication, so that parts can be told apart.
 TIMES = {name: 1e-5 * (index + 1) for index, name in enumerate(SILENT)} | {
     "communication_energy": 0.0
@@ -181,7 +182,7 @@ def test_a_model_as_large_costs_as_much_however_it_is_cut() -> None:
 # Pipelines.
 
 
-@pytest.mark.parametrize("schedule", [*PLAIN, "forward_only"])
+@pytest.mark.parametrize("schedule", [*UNEVEN, "forward_only"])
 def test_the_pipeline_is_the_schedule_s(schedule: str) -> None:
     plan = {**GPT, **SILENT, "pp": 4, "num_micro_batches": 16, "virtual_pipeline_size": 2}
     values = evaluation(plan, schedule=schedule)
@@ -206,6 +207,26 @@ def test_a_bubble_is_shorter_beside_shorter_ends() -> None:
     assert float(values["bubble_time"]) == pytest.approx(idle)
     assert float(values["bubble_time"]) < float(values["balanced_bubble_time"])
     assert float(values["bubble_fraction"]) == pytest.approx(idle / float(values["pipeline_time"]))
+
+
+@pytest.mark.parametrize("schedule", EVEN_ONLY)
+def test_schedules_for_even_stages_work_with_either_label(schedule: str) -> None:
+    plan = {**GPT, **SILENT, "pp": 4, "global_batch_size": 16}
+    even, uneven = (evaluation(plan, schedule=schedule, stages=kind) for kind in ("even", "uneven"))
+    for quantity in ("step_time", "bubble_fraction", "mfu"):
+        assert float(even[quantity]) == float(uneven[quantity])
+    late = value(plan, "step_time", stages="even")
+    if schedule != "dual_pipe":
+        assert float(even["step_time"]) < late
+
+
+def test_uneven_stages_are_no_slower_than_even_ones() -> None:
+    plan = {**LLAMA, **SILENT, "pp": np.array([1.0, 2.0, 4.0, 8.0]), "num_micro_batches": 16}
+    for schedule in UNEVEN:
+        even = evaluation(plan, schedule=schedule, stages="even")["step_time"]
+        uneven = evaluation(plan, schedule=schedule)["step_time"]
+        assert np.all(uneven <= even * (1 + 1e-12))
+        assert uneven[0] == pytest.approx(even[0])
 
 
 def test_fewer_layers_at_the_ends_are_faster() -> None:
