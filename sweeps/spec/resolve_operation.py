@@ -452,6 +452,11 @@ class Resolver:
             self.given.add(name)
             self.origins[name] = once(row[name] for row in constants if name in row)
             self._spread(name, values.reshape(shape), list(axes.values()))
+        if "bandwidth" in self.sweep.given and "pair_bandwidth" not in self.given:
+            # Of a flat link that is given there is one, whatever joins the machine's own GPUs.
+            self.given.add("pair_bandwidth")
+            self.constants["pair_bandwidth"] = math.inf
+            self.origins["pair_bandwidth"] = (assumed(math.inf, "bandwidth is given"),)
         self._given_latencies()
         self._check_pods()
 
