@@ -383,11 +383,6 @@ def typed(given: object, values: Floats, value: float, units: str) -> str:
 _GROUPED = re.compile(r"\s*\d{1,3}(,\d{3})*,0\d\d(,\d{3})*\s*[a-zA-Z/]*\s*")
 
 
-def may_be_infinite(name: str) -> bool:
-    """Return whether a quantity is a rate, or says one, so high that it takes no time."""
-    return VOCABULARY[name].units == "byte s-1" or name == "pair_bandwidth_share"
-
-
 def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
     """Read one value or many of a quantity."""
     quantity = VOCABULARY[name]
@@ -397,7 +392,8 @@ def numbers_of(name: str, text: str, flag: str) -> NDArray[np.float64]:
         field=flag,
         integer=quantity.integer,
         bare_is_si=True,
-        allow_infinite=may_be_infinite(name),
+        # A rate may be so high that it takes no time: a part that a library doesn't have.
+        allow_infinite=quantity.units == "byte s-1",
     )
     wrong = quantity.outside(values)
     if wrong.any():

@@ -452,13 +452,21 @@ class Resolver:
             self.given.add(name)
             self.origins[name] = once(row[name] for row in constants if name in row)
             self._spread(name, values.reshape(shape), list(axes.values()))
-        if "bandwidth" in self.sweep.given and "pair_bandwidth" not in self.given:
-            # Of a flat link that is given there is one, whatever joins the machine's own GPUs.
-            self.given.add("pair_bandwidth")
-            self.constants["pair_bandwidth"] = math.inf
-            self.origins["pair_bandwidth"] = (assumed(math.inf, "bandwidth is given"),)
+        self._given_bandwidth()
         self._given_latencies()
         self._check_pods()
+
+    def _given_bandwidth(self) -> None:
+        """Let two GPUs have all of a flat link that is given, whatever joins the machine's own."""
+        flat = self._on_axes("topology") != HIERARCHY
+        if "bandwidth" not in self.sweep.given or "pair_bandwidth" in self.given or not flat.any():
+            return
+        own = np.array(np.inf)
+        if not flat.all():
+            own = self._on_axes("intra_bandwidth") * self._on_axes("pair_bandwidth_ratio")
+        self.given.add("pair_bandwidth")
+        self._spread("pair_bandwidth", np.where(flat, np.inf, own))
+        self.origins["pair_bandwidth"] = (assumed(None, "a flat link that is given is one"),)
 
     def _given_latencies(self) -> None:
         """Move a library's steps by what a latency that is given differs from the machine's.

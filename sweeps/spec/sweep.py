@@ -28,7 +28,6 @@ from sweeps.spec.axis import (
     is_overlap,
     is_training,
     label_values,
-    may_be_infinite,
     parse_values,
     pieces,
     typed,
@@ -428,7 +427,7 @@ class _SweepReader(Faults):
             field=self.said.get(name, name),
             integer=quantity.integer,
             bare_is_si=self.bare_is_si,
-            allow_infinite=may_be_infinite(name) or name.endswith("memory_capacity"),
+            allow_infinite=quantity.units == "byte s-1" or name.endswith("memory_capacity"),
         )
 
     def _labels(self, name: str, value: Any, *, joint: bool) -> NDArray[Any] | None:

@@ -212,3 +212,20 @@ def test_a_flat_network_s_bandwidth_is_no_less_than_what_is_given() -> None:
         float(sweeps.sweep(["time"], **asked, bandwidth=rate).time) for rate in (450e9, 900e9)
     )
     assert twice < 0.75 * own
+
+
+def test_a_flat_network_s_bandwidth_leaves_nodes_as_they_are() -> None:
+    """Of MI300X, whose GPUs are joined pair by pair, a hierarchy has its own pairs beside it."""
+    asked: dict[str, Any] = {
+        "collective": "all_to_all",
+        "hardware": "mi300x",
+        "software": "rccl",
+        "ranks": 4,
+        "message_bytes": 1e9,
+    }
+    networks = ["switch", "hierarchical"]
+    together = sweeps.sweep(["time"], **asked, topology=networks, bandwidth=900e9).time
+    own = sweeps.sweep(["time"], **asked, topology="hierarchical").time
+    flat = sweeps.sweep(["time"], **asked, topology="switch", bandwidth=900e9).time
+    assert float(together.sel(topology="hierarchical")) == float(own)
+    assert float(together.sel(topology="switch")) == float(flat) < 0.5 * float(own)
